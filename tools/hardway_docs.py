@@ -4,54 +4,23 @@
 """
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import flag_docs
 from hardway_pages import Book
 from umbilical import codes
-from umbilical.cli.stage.cluster import machines_for, smoke_test_for
-from umbilical.cli.stage.view import StageLines
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
-from umbilical.hardway.artifacts.static_pods.pods import write_removals
-from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
-from umbilical.hardway.config.example import ExampleOptions, example
-from umbilical.hardway.config.reading import read_cluster
-from umbilical.hardway.site import Site
+from umbilical.cli.stage.cluster import example_sites
 from umbilical.hardway.stages import catalogue
-from umbilical.manifests.tree import Asset
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = Path("docs", "hardway")
 CODES: Final = Path("docs", "errors.md")
-WISHES: Final = (
-    ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1),
-    ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
-)
-
-
-def paper_site(wish: ExampleOptions) -> Site:
-    """A site of the example cluster to list steps and checks; none of them is run."""
-    cluster = read_cluster(example(wish)).cluster
-    folder = Path()
-    return Site(
-        cluster=cluster,
-        folder=folder,
-        assets={REMOVALS: Asset(REMOVALS, write_removals([]), 0o644)},
-        hashes={},
-        has_tunnel=True,
-        machines=machines_for(cluster, folder),
-        reporter=StageLines({}),
-        now=lambda: datetime.now(UTC),
-        kubeconfig=lambda address: folder,
-        smoke_test=smoke_test_for(cluster),
-    )
 
 
 def made(repository: Path = REPOSITORY) -> dict[Path, str]:
     """Render all pages, by path in the repository."""
-    book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
+    book = Book(catalogue.stages(), example_sites())
     pages = {PAGES / name: text for name, text in book.files().items()}
     return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}
 

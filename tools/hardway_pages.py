@@ -13,7 +13,7 @@ from umbilical.hardway.explaining import entries
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.lesson import Lesson
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.stage import Stage, Step, shown_steps
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.waiting import KnownFailure
 
@@ -66,7 +66,7 @@ class Book:
         )
 
     def _steps(self, stage: Stage) -> Iterator[str]:
-        found = {profile: stage.steps(site) for profile, site in self.sites.items()}
+        found = {profile: shown_steps(stage, site) for profile, site in self.sites.items()}
         titles = [[(step.title, step.command) for step in steps] for steps in found.values()]
         is_alike = all(one == titles[0] for one in titles)
         for profile, steps in found.items():
@@ -76,13 +76,11 @@ class Book:
                 return
 
     def _checks(self, stage: Stage) -> Iterator[str]:
-        if not isinstance(stage, LiveStage):
-            return
         known: dict[str, tuple[str, list[str]]] = {}
         for profile, site in self.sites.items():
-            for condition in stage.make_conditions(site):
-                told = f"{sentence(condition.title)} {sentence(condition.why)}"
-                known.setdefault(condition.id, (told, []))[1].append(profile)
+            for check in stage.own_checks(site):
+                told = f"{sentence(check.title)} {sentence(check.why)}"
+                known.setdefault(check.id, (told, []))[1].append(profile)
         lines = [f"- `{name}`{_only(profiles, self.sites)}: {prose(text)}" for name, (text, profiles) in known.items()]
         yield "## Done means\n\n" + "\n".join(lines)
 

@@ -127,7 +127,7 @@ def test_what_stages_know_of_failures_is_collected_once(tmp_path: Path) -> None:
     known = known_failures(live_site(tmp_path), catalogue.stages())
     hints = [one.hint for one in known]
     assert len(hints) == len(set(hints))
-    assert any("crictl ps -a" in hint for hint in hints)
+    assert any("umbilical stage logs NODE" in hint for hint in hints)
     assert any("check-ssl" in hint for hint in hints)
 
 

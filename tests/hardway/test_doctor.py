@@ -1,5 +1,6 @@
 """`stage doctor` on running machines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from umbilical.hardway import doctor, kube
 from umbilical.hardway.machines.interface import BackendServer, InfraProbe, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
+from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.state import RunState, StageRecord, StageStatus
 from umbilical.host.waiting import NotYet
 
@@ -77,6 +79,26 @@ def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site
     assert "nothing listens on the port" in found.remedy
 
 
+def test_a_load_balancer_that_is_gone_does_not_silence_the_doctor(site: Site) -> None:
+    """Where `stage status` fails a check, something is wrong."""
+    dead = Fault("UMB736", "the load balancer did not answer", "connection refused", "umbilical stage run 02")
+    machines_of(site).failing["balancer"] = dead
+    machines_of(site).probes = [InfraProbe("balancer", False, "no process listens", "umbilical stage run 02")]
+    found = doctor.examine(site, done(2), {}, STAGES, is_locked=False)
+    assert {"UMB736", "INFRA-balancer"} <= {one.id for one in found}
+
+
+def test_the_checks_of_all_finished_stages_are_asked_each_once(site: Site) -> None:
+    machines_of(site).machine_survey = replace(machines_of(site).machine_survey, programs={"runc": ""})
+    found = doctor.examine(site, done(1), {}, STAGES, is_locked=False)
+    assert [one.hop for one in found if one.id == "PRE-01"] == ["stage 01 prerequisites"]
+    machines_of(site).powers.clear()
+    machines_of(site).servers.clear()
+    machines_of(site).failing["enter"] = Fault("UMB815", "the machines are not up", "no lab", "umbilical stage run 02")
+    found = doctor.examine(site, done(9, 10, 11), {}, STAGES, is_locked=False)
+    assert [one.hop for one in found if one.id == "UMB815"] == ["stage 09 install"]
+
+
 def test_a_static_pod_that_is_gone_is_named_with_its_node(site: Site) -> None:
     assert list(doctor.files_signal(site, RunState())) == []
     del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
@@ -126,3 +148,12 @@ def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) 
     found = doctor.examine_machines(site, done(10, 11), STAGES, ())
     assert "no-proxy" in [one.lesson for one in found]
     assert "UMB738" in [one.id for one in found]
+
+
+def test_every_hint_works_in_a_lab_too(site: Site) -> None:
+    """Its nodes have neither crictl nor systemd's journal: `umbilical stage logs` shows what they would."""
+    live = [stage for stage in STAGES if isinstance(stage, LiveStage)]
+    fixes = [condition.fix for stage in live for condition in stage.make_conditions(site)]
+    hints = [*fixes, *(one.hint for one in doctor.known_failures(site, STAGES))]
+    assert [hint for hint in hints if "crictl" in hint or "journalctl" in hint] == []
+    assert len([hint for hint in hints if "umbilical stage logs" in hint]) > 5

@@ -70,6 +70,32 @@ def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) 
     assert seen(condition, site) == Verdict(Outcome.PASSED, VERSION)
 
 
+def test_a_version_operator_has_started_when_it_reports_its_release(site: Site, shelf: Stock) -> None:
+    condition = operators.started_condition()
+    assert seen(condition, site).evidence == "there is no ClusterVersion `version`"
+    unstarted = version()
+    del unstarted["status"]
+    shelf.put(unstarted)
+    assert seen(condition, site).evidence == "the cluster-version operator has reported nothing"
+    shelf.put(version(reached="4.17.9"))
+    assert seen(condition, site).evidence == f"the cluster-version operator installs 4.17.9, not {VERSION}"
+    shelf.put(version("Partial", Progressing="True", Failing="True"))
+    assert seen(condition, site) == Verdict(Outcome.PASSED, "Progressing of the version; Failing of the version")
+
+
+def test_operators_of_the_control_plane_report_before_it_is_waited_for(site: Site, shelf: Stock) -> None:
+    condition = operators.reporting_condition()
+    missing = "no report from etcd, kube-apiserver, kube-controller-manager, kube-scheduler, network"
+    assert seen(condition, site).evidence == f"{missing}; there is no ClusterVersion `version`"
+    created = settled("etcd")
+    del created["status"]
+    shelf.put(created, *(settled(name, Available="False") for name in operators.FIRST if name != "etcd"))
+    shelf.put(version("Partial", Progressing="True"))
+    assert seen(condition, site).evidence == "no report from etcd; Progressing of the version"
+    shelf.put(settled("etcd"))
+    assert seen(condition, site) == Verdict(Outcome.PASSED, "5 operators report; Progressing of the version")
+
+
 def test_every_operator_of_the_release_must_be_settled(site: Site, shelf: Stock) -> None:
     condition = operators.operators_condition()
     site.operators = ("etcd", "network")

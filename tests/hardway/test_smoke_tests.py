@@ -177,7 +177,7 @@ def test_half_of_it_is_made_anew(tried: Site, shelf: Stock) -> None:
     naps_of(tried).plans.append(lambda: shelf.take("Pod", "lab-service", NAMESPACE))
     webhook.create_webhook(tried, node)
     assert uid(tried) != first
-    assert kube.get(tried, webhook.CONFIGURATION, WEBHOOK) is not None
+    assert kube.get(tried, objects.WEBHOOK_CONFIGURATION, WEBHOOK) is not None
 
 
 def test_a_pod_that_failed_for_good_is_made_anew(tried: Site, shelf: Stock) -> None:
@@ -369,7 +369,7 @@ def test_logs_must_have_something_in_them(deployed: Site, shelf: Stock, monkeypa
 def test_all_of_it_goes_with_its_namespace_and_going_twice_is_fine(deployed: Site, shelf: Stock) -> None:
     webhook.create_webhook(deployed, deployed.cluster.masters[0])
     workload.remove(deployed)
-    assert kube.get(deployed, webhook.CONFIGURATION, WEBHOOK) is None
+    assert kube.get(deployed, objects.WEBHOOK_CONFIGURATION, WEBHOOK) is None
     naps_of(deployed).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
     assert workload.removed_condition().wait(deployed, 60) == "its namespace is deleted"
     workload.remove(deployed)

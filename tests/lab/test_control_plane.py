@@ -165,6 +165,12 @@ def test_a_kubeconfig_names_no_file_and_its_cluster_can_have_a_name_of_its_own()
     assert made["clusters"][0]["name"] == made["contexts"][0]["context"]["cluster"] == "localhost"
 
 
+def test_ports_of_the_host_are_a_plugin_after_the_bridge() -> None:
+    written = json.loads(bridge_conflist("pods", "pods0", [ip_network("10.128.2.0/23")], with_host_ports=True))
+    assert [plugin["type"] for plugin in written["plugins"]] == ["bridge", "portmap"]
+    assert written["plugins"][1]["capabilities"] == {"portMappings": True}
+
+
 def test_the_bridge_is_the_gateway_of_every_range() -> None:
     written = json.loads(bridge_conflist("pods", "pods0", [ip_network("10.128.2.0/23"), ip_network("fd92::/64")]))
     (bridge,) = written["plugins"]

@@ -119,3 +119,27 @@ async def test_stopping_takes_the_children_too_and_twice_is_fine(tmp_path: Path)
     assert await process.stop(kill=False) == -signal.SIGTERM
     assert await process.stop(kill=True) == -signal.SIGTERM
     await until_gone(int((tmp_path / "log").read_text()))
+
+
+async def test_one_that_is_killed_starts_again_unless_it_was_stopped_or_had_just_started(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(node_processes, "LEAST_SECONDS", 0.0)
+    process = node_processes.start(shell("echo started; exec sleep 86601"), log, restarts=True)
+    before = process.pid
+    os.kill(before, signal.SIGKILL)
+    for _ in range(6000):
+        if process.pid != before and log.read_text().count("started\n") == 2:
+            break
+        await asyncio.sleep(0.01)
+    assert is_running(process.pid)
+    assert "umbilical: ended with -9, started again\n" in log.read_text()
+    assert await process.stop(kill=False) == -signal.SIGTERM
+    await asyncio.sleep(0.05)
+    assert process.exit_code == -signal.SIGTERM
+    monkeypatch.setattr(node_processes, "LEAST_SECONDS", 3600.0)
+    process = node_processes.start(shell("exit 3"), log, restarts=True)
+    await until_gone(process.pid)
+    await asyncio.sleep(0.05)
+    assert process.exit_code == 3

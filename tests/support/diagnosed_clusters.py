@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support import hardway
 from tests.support.hardway_sites import rendered_site
-from tests.support.hardway_workspace import make_directory
+from tests.support.hardway_workspace import make_directory, write_machine_configs
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import rendering, workspace
@@ -18,6 +18,8 @@ from umbilical.hardway.stages import catalogue
 def make_cluster_directory(folder: Path, profile: str) -> Path:
     """A directory as after stage 08, with all options on."""
     made = make_directory(folder, profile, kubeProxy="on", konnectivity="on")
+    if profile == "openshift":
+        write_machine_configs(made)
     rendering.write(made, rendering.render(made, hardway.NOW))
     return made
 

@@ -100,7 +100,7 @@ def machine_config_base(role: NodeRole) -> NodeBase:
                 for path, (mode, text) in files.items()
             ]
         },
-        "systemd": {"units": [_base_kubelet(role), _ovs_unit()]},
+        "systemd": {"units": [_base_kubelet(role), *_network_units()]},
     }
     machine_config = {
         "apiVersion": "machineconfiguration.openshift.io/v1",
@@ -138,11 +138,13 @@ def _base_kubelet(role: NodeRole) -> dict[str, Any]:
     return {"name": "kubelet.service", "enabled": True, "contents": text, "dropins": dropins}
 
 
-def _ovs_unit() -> dict[str, Any]:
-    text = (
-        f"[Service]\nType=oneshot\nExecStart={BASE_SCRIPT} OVNKubernetes\n[Install]\nWantedBy=network-online.target\n"
-    )
-    return {"name": "ovs-configuration.service", "enabled": True, "contents": text}
+def _network_units() -> list[dict[str, Any]]:
+    commands = {
+        "ovs-configuration.service": f"{BASE_SCRIPT} OVNKubernetes",
+        "nodeip-configuration.service": "/usr/bin/podman run --rm --net=host node-ip set",
+    }
+    text = "[Service]\nType=oneshot\nExecStart={}\n[Install]\nWantedBy=network-online.target\n"
+    return [{"name": name, "enabled": True, "contents": text.format(line)} for name, line in commands.items()]
 
 
 def edit_config(node_id: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Subject], object]:

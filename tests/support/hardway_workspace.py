@@ -4,6 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import hardway, hardway_config, release_directory
+from tests.support.hardway_nodes import machine_config_base
+
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.machine_config import RENDERED, WORK
+from umbilical.hardway.config.cluster import NodeRole
 
 
 def make_directory(folder: Path, profile: str = "kubernetes", *, release: bool = True, **changes: Any) -> Path:
@@ -25,6 +30,15 @@ def write_release(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def write_machine_configs(folder: Path) -> None:
+    """Leave what the containers of stage 04 render."""
+    place = folder / "artifacts" / layout.MACHINE_CONFIG / WORK / RENDERED
+    place.mkdir(parents=True)
+    for role in (NodeRole.MASTER, NodeRole.WORKER):
+        base = machine_config_base(role)
+        (place / f"{base.name}.yaml").write_bytes(base.machine_config)
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import pytest
 from tests.support import hardway
+from tests.support.hardway_nodes import machine_config_base
 from tests.support.release_directory import release_files
 
 import peers
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.artifacts.release import read_release
+from umbilical.hardway.config.cluster import NodeRole
 
 FEATURE_GATE: Final = "featureGate-"
 
@@ -44,8 +46,9 @@ def real_payload() -> ReleasePayload:
 
 
 def real_inputs(masters: int = 3, workers: int = 2, **changes: Any) -> Inputs:
-    """All that renderers are given, with that release."""
-    return replace(hardway.inputs(masters=masters, workers=workers, **changes), payload=real_payload())
+    """All that renderers are given, with that release and machine configs as its operator renders them."""
+    bases = {role: machine_config_base(role) for role in (NodeRole.MASTER, NodeRole.WORKER)}
+    return replace(hardway.inputs(masters=masters, workers=workers, **changes), payload=real_payload(), bases=bases)
 
 
 def _is_replaced(name: str, content: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster
@@ -23,7 +24,11 @@ class RecordingMachines:
         """Asked in order, where no answer stands ready."""
         self.powers: dict[str, Power] = {}
         self.installed: dict[str, bytes] = {}
+        self.failed: dict[str, list[str]] = {}
+        """Node -> services that should run and do not."""
         self.balancer_config = b""
+        self.images: list[str] = []
+        """Names in every archive."""
         self.servers: list[BackendServer] = []
         self.failing: dict[str, Fault] = {}
         """Name of a call -> what it raises."""
@@ -59,6 +64,10 @@ class RecordingMachines:
     def start(self, node_id: str) -> None:
         self._asked("start", node_id)
         self.powers[node_id] = Power.ON
+        self.failed.pop(node_id, None)
+
+    def failed_services(self, node_id: str) -> list[str]:
+        return self.failed.get(node_id, [])
 
     def stop(self, node_id: str) -> None:
         self._asked("stop", node_id)
@@ -78,6 +87,13 @@ class RecordingMachines:
         answers = (respond(node_id, tuple(command), stdin or b"") for respond in self.responders)
         return next((one for one in answers if one is not None), Done(127, b"", b"no such program"))
 
+    def shell(self, node_id: str, command: Sequence[str]) -> list[str]:
+        return list(command)
+
+    def load_image(self, node_id: str, archive: Path) -> list[str]:
+        self._asked("load_image", node_id, str(archive))
+        return self.images
+
     def read(self, node_id: str, path: str) -> bytes | None:
         return self.files.get((node_id, path))
 
@@ -90,6 +106,7 @@ class RecordingMachines:
         self.balancer_config = config
 
     def balancer(self) -> list[BackendServer]:
+        self._fail("balancer")
         return self.servers
 
     def destroy(self) -> None:
@@ -99,6 +116,9 @@ class RecordingMachines:
 
     def _asked(self, name: str, *values: str) -> None:
         self.calls.append(" ".join((name, *values)))
+        self._fail(name)
+
+    def _fail(self, name: str) -> None:
         if name in self.failing:
             raise self.failing[name]
 

@@ -1,4 +1,4 @@
-"""`umbilical explain`: explain a stage, file, flag, certificate, rule or code."""
+"""`umbilical explain`: explain a stage, file, flag, certificate, rule, check or code."""
 
 import shlex
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Arguments may be flags of other programs, such as --etcd-prefix.
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("asked", nargs=-1, type=click.UNPROCESSED, metavar="STAGE|FILE|FLAG|CERT|RULE|CODE")
+@click.argument("asked", nargs=-1, type=click.UNPROCESSED, metavar="STAGE|FILE|FLAG|CERT|RULE|CHECK|CODE")
 @click.option(
     "--dir",
     "folder",
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 @click.option("--list", "lists", is_flag=True, help="List everything that can be explained, one name per line.")
 @output_option("text", "json", "markdown")
 def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: str) -> None:
-    """Explain a stage, file, flag, certificate, rule or code.
+    """Explain a stage, file, flag, certificate, check or code.
 
     Shows what it is, who reads it, what breaks without it, how to check it by hand, and how the OpenShift installer
     does it. Examples: 05, pki, bootstrap.ign, /etc/kubernetes/kubelet.conf, --etcd-prefix, kubelet --node-ip,
-    kubelet-signer, PKI-01, P4 (a pivot condition), agent-port (a lesson), UMB745.
+    kubelet-signer, PKI-01, REL-02 (a check of a stage), P4 (a pivot condition), agent-port (a lesson), UMB745.
     """
     if lists:
         click.echo(_listed(_everything()), nl=False)
@@ -59,6 +59,7 @@ def _chosen(asked: str, folder: Path | None) -> "list[Explanation]":
 
 
 def _everything() -> "list[Explanation]":
+    from umbilical.cli.stage.cluster import example_sites
     from umbilical.hardway import explaining
     from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 
@@ -72,7 +73,7 @@ def _everything() -> "list[Explanation]":
         )
         for row in codes().values()
     ]
-    return [*explaining.entries(), *explained]
+    return [*explaining.entries(), *explaining.checks(example_sites().values()), *explained]
 
 
 def _unknown(asked: str, close: "Sequence[str]") -> Exception:

@@ -63,7 +63,7 @@ GROUPS: Final = {
     ),
     "bootstrap": (
         "Add the tunnel to an installer's output, and remove it.",
-        _placed("bootstrap", "render plan patch diff undo verify teardown analyze"),
+        _placed("bootstrap", "render plan patch diff undo verify ssh teardown analyze"),
     ),
     "hosted": (
         "Render, apply and check a hosted control plane's tunnel.",
@@ -82,6 +82,7 @@ GROUPS: Final = {
         _placed(
             "stage",
             "init:artifacts plan:artifacts lint list:show show run retry:run status:show watch rollback:undo"
+            " kubectl:access shell:access logs:access load-image:access"
             " rotate:artifacts break:lessons doctor:lessons destroy:undo",
         ),
     ),

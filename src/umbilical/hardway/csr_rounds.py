@@ -41,7 +41,7 @@ KNOWN_FAILURES: Final = (
         "is expected", "its host name differs from the config: /etc/hostname and the PTR record must match it"
     ),
     KnownFailure(
-        "is not registered", "on the node: journalctl -u kubelet; check that api-int resolves and that the VIP answers"
+        "is not registered", "umbilical stage logs NODE kubelet; check that api-int resolves and that the VIP answers"
     ),
 )
 

@@ -1,10 +1,11 @@
 """`stage doctor`: diagnoses files, then the record, then running machines.
 
-On machines it examines the load balancer's status, static pod files, pending signing requests, and all checks of the
-finished stages.
+It runs all checks of the finished stages, as `stage status` does. On machines it also examines the load balancer's
+status, static pod files and pending signing requests.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -20,14 +21,14 @@ from umbilical.hardway.csr_rounds import KNOWN_FAILURES as REQUESTS
 from umbilical.hardway.diagnosis import Diagnosis, examine_artifacts, examine_record, hinted, lesson_live, stage_hop
 from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
+from umbilical.hardway.stage import Stage, findings
+from umbilical.hardway.stages.artifact_stages import written_check
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.state import RunState, StageStatus
 from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 
-INFRASTRUCTURE: Final = 2
 BOOTSTRAP: Final = 10
 CONTROL_PLANE: Final = 12
 PIVOT: Final = 13
@@ -37,7 +38,9 @@ BALANCER: Final = (
     KnownFailure("L7RSP", "the health check uses plain HTTP on a TLS port: check-ssl is missing (HA-01)"),
     KnownFailure("L6", "TLS failed: the health check does not trust the server's certificate (PKI-02, PKI-03)"),
     KnownFailure("L7STS", "the server is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
-    KnownFailure("L4", "nothing listens on the port: crictl ps -a on the node, or check its firewall"),
+    KnownFailure(
+        "L4", "nothing listens on the port: umbilical stage logs NODE lists what has run; or check its firewall"
+    ),
 )
 _WRONG_HEALTH_CHECK: Final = ("L7RSP", "L6RSP", "L6TOUT")
 """HAProxy check results that always mean a wrong health check configuration."""
@@ -50,21 +53,31 @@ Signal = Callable[[Site, RunState], Iterator[Diagnosis]]
 
 
 def are_up(site: Site) -> bool:
-    """Whether there are machines to examine."""
-    try:
-        return bool(site.machines.balancer()) or _running(site) != []
-    except Fault:
-        return False
+    """Whether there are machines to examine; a load balancer that does not answer is no reason not to."""
+    looks: Sequence[Callable[[], object]] = (lambda: _running(site), site.machines.balancer)
+    for look in looks:
+        with suppress(Fault):
+            if look():
+                return True
+    return False
 
 
 def examine_machines(
-    site: Site, state: RunState, stages: Sequence[Stage], known_failures: Sequence[KnownFailure]
+    site: Site,
+    state: RunState,
+    stages: Sequence[Stage],
+    known_failures: Sequence[KnownFailure],
+    told: Collection[str] = (),
 ) -> list[Diagnosis]:
-    """Run all signals; one that fails is reported and does not stop the others."""
-    balancer = _examined("load balancer", balancer_signal, site, state)
-    found = _examined("static pods", files_signal, site, state)
-    found += _checks(site, state, stages, known_failures)
-    if _is_done(state, BOOTSTRAP):
+    """Run all signals and checks; one that fails is reported and does not stop the others.
+
+    `told`: ids of checks that are reported already.
+    """
+    has_machines = are_up(site)
+    balancer = _examined("load balancer", balancer_signal, site, state) if has_machines else []
+    found = _examined("static pods", files_signal, site, state) if has_machines else []
+    found += _checks(site, pipeline.finished(stages, state), known_failures, told)
+    if has_machines and _is_done(state, BOOTSTRAP):
         found += _examined("signing requests", requests_signal, site, state)
     return _caused(balancer, found)
 
@@ -150,19 +163,19 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     return [one for one in decisions if not one.is_approved]
 
 
-def _checks(site: Site, state: RunState, stages: Sequence[Stage], known: Sequence[KnownFailure]) -> list[Diagnosis]:
-    """Run the checks of every finished stage that no later stage superseded."""
+def _checks(
+    site: Site, stages: Sequence[Stage], known: Sequence[KnownFailure], told: Collection[str]
+) -> list[Diagnosis]:
+    """Run the checks of these stages, as `stage status` does."""
     found: list[Diagnosis] = []
     for stage in stages:
-        on_machines = stage.number == INFRASTRUCTURE or stage.number >= FIRST_ON_MACHINES
-        if not on_machines or not _is_done(state, stage.number) or pipeline.superseded(stage, state) is not None:
-            continue
         try:
-            found_here = findings(stage, site)
+            wrong = [one for one in findings(stage, site) if one.outcome is Outcome.FAILED and one.id not in told]
+            found += [_check(stage, one, known) for one in wrong]
         except Fault as fault:
-            found.append(Diagnosis(fault.code, stage_hop(stage), fault.what, fault.why, fault.remedy))
-            continue
-        found += [_check(stage, one, known) for one in found_here if one.outcome is Outcome.FAILED]
+            # Machines that cannot be entered stop the checks of every stage alike.
+            if not any((one.id, one.why) == (fault.code, fault.why) for one in found):
+                found.append(Diagnosis(fault.code, stage_hop(stage), fault.what, fault.why, fault.remedy))
     return found
 
 
@@ -199,10 +212,13 @@ def examine(
     site: Site, state: RunState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
     known = known_failures(site, stages)
-    found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]
-    if are_up(site):
-        found += examine_machines(site, state, stages, known)
-    return found
+    artifacts = examine_artifacts(site, on_disk)
+    told = {one.id for one in artifacts}
+    if artifacts:
+        # A changed file is what one of these is about.
+        told |= {written_check(stage.number).id for stage in stages}
+    record = examine_record(stages, state, known, is_locked=is_locked)
+    return [*artifacts, *record, *examine_machines(site, state, stages, known, told)]
 
 
 def known_failures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:

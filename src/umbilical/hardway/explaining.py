@@ -1,5 +1,6 @@
 """All explanations of `umbilical explain`. The texts are next to the code that they explain."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -9,6 +10,7 @@ from umbilical.hardway.explain import library
 from umbilical.hardway.explain.entry import Explanation, ExplanationKind, from_topic, sentence
 from umbilical.hardway.lessons.catalogue import entries as lessons
 from umbilical.hardway.pivot_conditions import CONDITIONS
+from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Condition, Stage
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.validators.catalogue import VALIDATORS
@@ -72,9 +74,21 @@ _RECORD: Final = (
 )
 
 
+_INFRASTRUCTURE: Final = Explanation(
+    ExplanationKind.CHECK,
+    "INFRA-*",
+    "One fact about what stage 02 has built, such as a network, a DNS name, an address or a machine.",
+    stage=2,
+    readers="Stage 02, which is done when its checks pass; umbilical stage status and doctor.",
+    without="Machines cannot reach each other, the load balancer or other networks.",
+    by_hand="umbilical stage status 02 --dir DIR",
+    fix="umbilical stage retry 2",
+)
+
+
 @cache
 def entries() -> tuple[Explanation, ...]:
-    """List all explanations except those of error codes, which the command line adds."""
+    """List all explanations except those of stages' checks and error codes, which the command line adds."""
     return (
         *_stages(),
         *library.entries(),
@@ -82,6 +96,36 @@ def entries() -> tuple[Explanation, ...]:
         *_RECORD,
         *map(_condition, CONDITIONS),
         *lessons(),
+    )
+
+
+def checks(sites: Iterable[Site]) -> list[Explanation]:
+    """Explain the checks of stages that `entries` lacks, as clusters like these have them."""
+    known = {one.name for one in entries() if one.kind in (ExplanationKind.RULE, ExplanationKind.CONDITION)}
+    found: dict[str, Explanation] = {}
+    for site in sites:
+        for stage in catalogue.stages():
+            for check in stage.own_checks(site):
+                told = _check(check, stage, site)
+                found.setdefault(told.name, told)
+    return [*(one for one in found.values() if one.name not in known), _INFRASTRUCTURE]
+
+
+def _check(check: Check[Site], stage: Stage, site: Site) -> Explanation:
+    node = next((one.id for one in site.cluster.nodes if check.id.endswith(f"-{one.id}")), None)
+
+    def general(text: str) -> str:
+        return text if node is None else text.replace(node, "NODE")
+
+    return Explanation(
+        ExplanationKind.CHECK,
+        general(check.id),
+        sentence(general(check.title)),
+        stage=stage.number,
+        readers=f"Stage {stage.number:02}, which is done when its checks pass; umbilical stage status and doctor.",
+        without=sentence(general(check.why)),
+        by_hand=f"umbilical stage status {stage.number:02} --dir DIR",
+        fix=general(check.fix),
     )
 
 

@@ -27,6 +27,8 @@ REMOVED: Final = "EtcdBootstrapMemberRemoved"
 STABLE: Final = timedelta(seconds=30)
 """How long an operator's conditions must be unchanged: they flap while it starts."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+FIRST: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "network")
+"""ClusterOperators without which masters get no pod network and no control plane."""
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
 
 
@@ -88,6 +90,48 @@ def version_condition() -> Condition:
 
     why = "until then only a part of the release is installed"
     return Condition("cluster-version", "the cluster version is complete", why, "oc get clusterversion -o yaml", probe)
+
+
+def started_condition() -> Condition:
+    """The version operator reports its release; how much of it is installed does not matter yet."""
+    why = "it deploys all other operators; without FeatureGate, CRDs or release image it restarts forever"
+    fix = "umbilical stage logs bootstrap cluster-version-operator; umbilical stage logs bootstrap bootkube"
+    return Condition("version-operator", "the cluster-version operator installs the release", why, fix, _progress)
+
+
+def _progress(site: Site) -> str:
+    """Return what the version operator reports. Raises NotYet: nothing, or on another release."""
+    found = kube.get(site, CLUSTER_VERSION, "version")
+    if found is None:
+        raise NotYet("there is no ClusterVersion `version`")
+    history = objects.items(objects.field(found, "status", "history"))
+    if not history:
+        raise NotYet("the cluster-version operator has reported nothing")
+    reached, wanted = str(history[0].get("version") or ""), site.cluster.release.version
+    if reached not in ("", wanted) and wanted:
+        raise NotYet(f"the cluster-version operator installs {reached}, not {wanted}")
+    troubles = [_message(found, "Failing")] if kube.condition(found, "Failing") == "True" else []
+    return "; ".join([_message(found, "Progressing") or "it reports no progress", *troubles])
+
+
+def reporting_condition() -> Condition:
+    """The operators that install the control plane run, whatever they report."""
+
+    def probe(site: Site) -> str:
+        found = site.api().call(lambda client: objects.list_objects(client, CLUSTER_OPERATOR))
+        running = {str(objects.metadata(one).get("name")) for one in found if kube.condition(one, "Available")}
+        silent = [name for name in FIRST if name not in running]
+        try:
+            progress = _progress(site)
+        except NotYet as error:
+            progress = str(error)
+        if silent:
+            raise NotYet(f"no report from {', '.join(silent)}; {progress}")
+        return f"{len(FIRST)} operators report; {progress}"
+
+    why = "they install the pod network and the masters' control plane, for which the next stage waits"
+    fix = "oc get clusteroperators; oc get pods -A -o wide; oc describe clusterversion version"
+    return Condition("operators-report", "the control plane's operators run", why, fix, probe)
 
 
 def operators_condition() -> Condition:

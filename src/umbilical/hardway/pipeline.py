@@ -207,6 +207,12 @@ def superseded(stage: Stage, state: RunState) -> int | None:
     return stage.ends_with if is_over else None
 
 
+def finished(stages: Sequence[Stage], state: RunState) -> list[Stage]:
+    """Return the stages that are done, also stale ones, and that no later stage superseded."""
+    done = (StageStatus.DONE, StageStatus.STALE)
+    return [stage for stage in stages if state.stage(stage.number).status in done and superseded(stage, state) is None]
+
+
 def mark_stale(stages: Sequence[Stage], site: Site, ledger: Ledger) -> None:
     """Record stages whose inputs changed as stale, and all stages that need them."""
     reasons = stale(stages, site, ledger.state)

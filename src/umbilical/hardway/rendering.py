@@ -46,6 +46,11 @@ class Rendered:
         return self.inputs.has_tunnel
 
     @property
+    def lacks_machine_configs(self) -> bool:
+        """Whether masters and workers get the built-in base although they need the release's."""
+        return self.cluster.is_openshift and self.has_release and not self.inputs.bases
+
+    @property
     def hashes(self) -> dict[str, str]:
         """Hashes of all recipes; one that has no release yet makes its stage stale later."""
         return {recipe.id: self.made.hashes.get(recipe.id, NOT_MADE) for recipe in graph.RECIPES}

@@ -11,8 +11,8 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import ApiKind
-from umbilical.fault import ApiRefused, HardwayError, HostError
+from umbilical.cluster.objects import WEBHOOK_CONFIGURATION, config_map_verdict
+from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import kube
 from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.site import Site, SmokeTest
@@ -24,13 +24,6 @@ from umbilical.manifests.objects import IpAddress
 
 POD_SECONDS: Final = 600.0
 CALL_SECONDS: Final = 300.0
-CONFIGURATION: Final = ApiKind(
-    "ValidatingWebhookConfiguration",
-    "/apis/admissionregistration.k8s.io/v1",
-    "validatingwebhookconfigurations",
-    is_namespaced=False,
-)
-_DENIED: Final = "denied the request"
 WEBHOOK_FAILURES: Final = (
     KnownFailure("No agent available", "no tunnel agent is connected: kubectl get pods -A | grep konnectivity-agent"),
     KnownFailure(
@@ -52,7 +45,7 @@ def create_webhook(site: Site, node: ClusterNode) -> None:
         return
 
     async def apply(client: ApiClient) -> None:
-        await kube.delete_if_there(client, CONFIGURATION, smoke_test.webhook_name)
+        await kube.delete_if_there(client, WEBHOOK_CONFIGURATION, smoke_test.webhook_name)
         await kube.delete_if_there(client, objects.POD, smoke_test.pod, smoke_test.namespace)
         applier = Applier(client, force=True)
         for content in smoke_test.webhook_objects(node.name):
@@ -70,7 +63,7 @@ def _is_created(site: Site, smoke_test: SmokeTest) -> bool:
     pod = kube.get(site, objects.POD, smoke_test.pod, smoke_test.namespace)
     # A pod without a controller is not restarted after it has failed.
     is_there = pod is not None and objects.field(pod, "status", "phase") not in ("Failed", "Succeeded")
-    return is_there and kube.get(site, CONFIGURATION, smoke_test.webhook_name) is not None
+    return is_there and kube.get(site, WEBHOOK_CONFIGURATION, smoke_test.webhook_name) is not None
 
 
 def _gone(smoke_test: SmokeTest) -> Condition:
@@ -99,8 +92,8 @@ def webhook_condition(identifier: str, title: str, address: IpAddress | None) ->
 
     def probe(site: Site) -> str:
         smoke_test = smoke_test_of(site)
-        allowed = site.api(address).call(lambda client: verdict(client, smoke_test.review_object("allow")))
-        denied = site.api(address).call(lambda client: verdict(client, smoke_test.review_object("deny")))
+        allowed = site.api(address).call(lambda client: config_map_verdict(client, smoke_test.review_object("allow")))
+        denied = site.api(address).call(lambda client: config_map_verdict(client, smoke_test.review_object("deny")))
         if (allowed, denied) != ("allowed", "denied"):
             raise NotYet(f"allow: {allowed}; deny: {denied}")
         return "one object allowed, one denied"
@@ -108,16 +101,6 @@ def webhook_condition(identifier: str, title: str, address: IpAddress | None) ->
     why = "kube-apiserver must reach pods: operators register webhooks before the pivot"
     fix = "umbilical ping; kubectl get --raw /readyz?verbose"
     return Condition(identifier, title, why, fix, probe, WEBHOOK_FAILURES)
-
-
-async def verdict(client: ApiClient, review_object: Json) -> str:
-    """Send an object as a dry run: `allowed`, `denied`, or the error."""
-    path = objects.CONFIG_MAP.path(objects.metadata(review_object)["namespace"])
-    try:
-        await client.request("POST", path, query={"dryRun": "All"}, body=review_object)
-    except ApiRefused as refusal:
-        return "denied" if _DENIED in refusal.message else refusal.message
-    return "allowed"
 
 
 def webhook_steps(site: Site, node: ClusterNode) -> Sequence[Step]:
@@ -307,7 +290,7 @@ def remove(site: Site) -> None:
     smoke_test = smoke_test_of(site)
 
     async def delete(client: ApiClient) -> None:
-        await kube.delete_if_there(client, CONFIGURATION, smoke_test.webhook_name)
+        await kube.delete_if_there(client, WEBHOOK_CONFIGURATION, smoke_test.webhook_name)
         await kube.delete_if_there(client, objects.NAMESPACE, smoke_test.namespace)
 
     site.api().call(delete)

@@ -61,6 +61,9 @@ class Stage(Protocol):
 
     def steps(self, site: Site) -> Sequence[Step]: ...
 
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
+        """Checks that are neither lint rules nor found by looking at machines: `explain` lists them for an example."""
+
     def checks(self, site: Site) -> Sequence[Check[Site]]: ...
 
 
@@ -86,6 +89,14 @@ class Rerendering(Protocol):
     """A stage whose output is an input of artifacts: afterwards the site is loaded again."""
 
     def rerenders(self, site: Site) -> bool: ...
+
+    def later_steps(self, site: Site) -> Sequence[Step]:
+        """Steps that `steps` has only after the site is loaded again; to be shown before."""
+
+
+def shown_steps(stage: Stage, site: Site) -> list[Step]:
+    """List the steps for readers, with those that the stage gets by its own output."""
+    return [*stage.steps(site), *(stage.later_steps(site) if isinstance(stage, Rerendering) else ())]
 
 
 ConditionProbe = Callable[[Site], str]

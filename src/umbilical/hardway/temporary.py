@@ -23,6 +23,9 @@ from umbilical.host.waiting import NotYet
 
 def removal(site: Site, what: str) -> RemovalStep | None:
     """Find the removal steps of a part; None if there are none. Raises HardwayError: UMB760, an invalid artifact."""
+    if REMOVALS_PATH not in site.assets:
+        # Without the release nothing temporary is rendered yet.
+        return None
     try:
         steps = read_removals(site.content(REMOVALS_PATH))
     except ValueError as error:

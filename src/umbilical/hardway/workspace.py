@@ -176,13 +176,18 @@ def kubeconfigs(folder: Path, inputs: Inputs) -> Callable[[IpAddress | None], Pa
 
     def write(address: IpAddress | None) -> Path:
         target = address or inputs.cluster.networks.api_vip
-        path = make_directory(folder / RECORD) / f"{target}.kubeconfig"
+        path = kubeconfig_path(folder, target)
+        make_directory(path.parent)
         content = address_kubeconfig(inputs, target)
         if not path.is_file() or path.read_bytes() != content:
             write_file(path, content, overwrite=True)
         return path
 
     return write
+
+
+def kubeconfig_path(folder: Path, address: IpAddress) -> Path:
+    return folder / RECORD / f"{address}.kubeconfig"
 
 
 def address_kubeconfig(inputs: Inputs, address: IpAddress) -> bytes:

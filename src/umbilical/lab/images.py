@@ -1,7 +1,7 @@
 """The lab's images and their programs, for both runners. The references belong to no registry."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,14 @@ COMPANIONS: Final = {"etcd": ("etcdctl",)}
 """Additional programs of an image, for probes, if found."""
 LINKED: Final = {"kube-proxy": ("nft",)}
 """The same for dynamic programs of this machine, with their libraries."""
+SHELL: Final = "localhost/shell:lab"
+SHELL_PROGRAMS: Final = (
+    *("bash", "sh", "awk", "base64", "cat", "chmod", "cp", "curl", "cut", "date", "dd", "df", "du", "env", "find"),
+    *("getent", "grep", "gzip", "head", "hostname", "id", "ip", "ls", "md5sum", "mkdir", "mktemp", "mount", "mv"),
+    *("openssl", "ping", "printf", "ps", "readlink", "rm", "rmdir", "sed", "seq", "sha256sum", "sleep", "sort", "ss"),
+    *("stat", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "uname", "uniq", "wc", "xargs"),
+)
+"""Programs of this machine for a look around from a pod; those that it lacks are left out."""
 PYTHON_PROGRAMS: Final = {
     "proxy-server": "umbilical.cli.drop_ins.proxy_server",
     "proxy-agent": "umbilical.cli.drop_ins.proxy_agent",
@@ -72,6 +80,11 @@ def lab_images(binaries: Mapping[str, Path]) -> dict[str, Image]:
     return _by_reference(images)
 
 
+def shell_image() -> Image:
+    """Return an image with a shell, for containerd: the process runner has no libraries of this machine."""
+    return Image(SHELL, linked=_on_this_machine(SHELL_PROGRAMS))
+
+
 def distinct(images: Mapping[str, Image]) -> list[Image]:
     """List each image once."""
     return list({image.reference: image for image in images.values()}.values())
@@ -121,10 +134,14 @@ def _image(entry: dict[str, Any]) -> Image:
 
 def _control_plane(program: str, binaries: Mapping[str, Path]) -> Image:
     names = [program, *(name for name in COMPANIONS.get(program, ()) if name in binaries)]
-    found = {name: find_program(name) for name in LINKED.get(program, ())}
-    linked = {name: Path(path) for name, path in found.items() if path is not None}
+    linked = _on_this_machine(LINKED.get(program, ()))
     programs = {name: binaries[name] for name in names}
     return Image(f"localhost/{program}:lab", programs, linked=linked, entrypoint=program)
+
+
+def _on_this_machine(names: Iterable[str]) -> dict[str, Path]:
+    found = {name: find_program(name) for name in names}
+    return {name: Path(path) for name, path in found.items() if path is not None}
 
 
 def _static(reference: str, names: tuple[str, ...], binaries: Mapping[str, Path], user: tuple[int, int]) -> list[Image]:

@@ -99,7 +99,7 @@ class KeeperService:
             raise LabError(
                 "UMB817", f"{name} is already running on {node}", why, "stop it first, or choose another name"
             )
-        process = node_processes.start(program, self._directory.log_file(node, name))
+        process = node_processes.start(program, self._directory.log_file(node, name), restarts=arguments["restarts"])
         self._background[node, name] = process
         return Message({"pid": process.pid})
 

@@ -19,6 +19,7 @@ from umbilical.lab.topology import Topology
 # For the keeper's own work, in addition to the program's timeout.
 EXEC_MARGIN_SECONDS: Final = 15.0
 LINES_SHOWN: Final = 3
+_FROM_TERMINAL: Final = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,36 @@ class Lab:
         answer = self._ask("exec", arguments, stdin or b"", timeout_seconds + EXEC_MARGIN_SECONDS)
         return _completed(node, command, answer, timeout_seconds)
 
+    def shell(self, node: str, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a program on a node with the caller's terminal; by default a shell.
+
+        First the keeper's namespaces, then those of the node's anchor, whose pid is valid only there. Of the caller's
+        environment only what describes the terminal is passed on.
+        """
+        nsenter = isolation.find_program("nsenter") or "/usr/bin/nsenter"
+        user = ["--user", "--preserve-credentials"] if self.state.is_rootless else []
+        outer = [nsenter, f"--target={self.state.keeper_pid}", *user, "--mount", "--pid", "--"]
+        inner = [nsenter, f"--target={self.anchor(node)}", "--mount", "--uts", "--net", "--"]
+        terminal = {name: os.environ[name] for name in _FROM_TERMINAL if name in os.environ}
+        prompt = f"[{self.state.name}] \\u@\\h:\\w\\$ "
+        environment = {**terminal, **node_root.environment(node), "PS1": prompt}
+        settings = [f"{name}={value}" for name, value in environment.items()]
+        return ["env", "-i", *settings, *outer, *inner, *(command or ("bash", "-i"))]
+
     def start(
-        self, node: str, name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None
+        self,
+        node: str,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        restarts: bool = False,
     ) -> None:
-        """Start a program in the background; see `log`. Raises LabError: the name is in use there (UMB817)."""
-        self._ask("start", {**_program(node, command, environment), "name": name})
+        """Start a program in the background; see `log`. `restarts`: it starts again when it ends by itself.
+
+        Raises LabError: the name is in use there (UMB817).
+        """
+        self._ask("start", {**_program(node, command, environment), "name": name, "restarts": restarts})
 
     def stop(self, node: str, name: str, *, kill: bool = False) -> None:
         """End a program of `start`: SIGTERM, then SIGKILL after five seconds; with `kill` SIGKILL at once."""

@@ -17,6 +17,8 @@ STOP_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 0.5
 REAP_POLL_SECONDS: Final = 0.005
 CHUNK_BYTES: Final = 65536
+LEAST_SECONDS: Final = 5.0
+"""A program that ended earlier than this after its start is not started again: it would end again."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ class ProgramOutput:
 
 
 class BackgroundProcess:
-    """A running background program."""
+    """A background program with a log."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._ended = _watch(process)
+    def __init__(self, program: NodeProgram, log: Path, *, restarts: bool) -> None:
+        self._program, self._log, self._restarts = program, log, restarts
+        self._begin()
 
     @property
     def pid(self) -> int:
@@ -58,6 +60,7 @@ class BackgroundProcess:
 
         Only the program itself gets SIGTERM, so that it can stop its children in its own way.
         """
+        self._restarts = False
         if not kill:
             self._process.send_signal(signal.SIGTERM)
             await asyncio.wait([self._ended], timeout=STOP_SECONDS)
@@ -66,12 +69,32 @@ class BackgroundProcess:
         await self._ended
         return self._process.wait()
 
+    def _begin(self) -> None:
+        self._since = time.monotonic()
+        self._process = _launch(self._program, self._log)
+        self._ended = _watch(self._process)
+        self._ended.add_done_callback(lambda _: self._restart())
 
-def start(program: NodeProgram, log: Path) -> BackgroundProcess:
-    """Start it with both outputs appended to `log`, in an existing directory."""
+    def _restart(self) -> None:
+        """Start it again, as a service manager does; but a failure at the start must stay visible."""
+        if self._restarts and time.monotonic() - self._since >= LEAST_SECONDS:
+            with self._log.open("a") as log:
+                log.write(f"umbilical: ended with {self.exit_code}, started again\n")
+            self._begin()
+
+
+def start(program: NodeProgram, log: Path, *, restarts: bool = False) -> BackgroundProcess:
+    """Start it with both outputs appended to `log`, in an existing directory.
+
+    `restarts`: whether it starts again after any end but `stop`.
+    """
+    return BackgroundProcess(program, log, restarts=restarts)
+
+
+def _launch(program: NodeProgram, log: Path) -> subprocess.Popen[bytes]:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return BackgroundProcess(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
+        return _popen(program, subprocess.DEVNULL, descriptor, descriptor)
     finally:
         os.close(descriptor)
 

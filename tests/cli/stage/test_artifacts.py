@@ -133,6 +133,15 @@ def test_before_the_release_is_extracted_only_what_needs_none_is_planned_and_jud
     assert "have the same address 192.168.126.100" in stage(folder, "lint", "--no-judges", status=1).out
 
 
+def test_a_plan_says_that_nodes_have_no_rendered_machine_configs(openshift: Path, stage: Run) -> None:
+    told = stage(openshift, "plan", "--stat").err
+    assert "note: no machine configs are rendered" in told
+    assert f"umbilical stage run 4 --dir {openshift}" in told
+    assert stage(openshift, "plan", "-o", "json").json()["machineConfigsAreMissing"] is True
+    failed = stage(openshift, "lint", "--no-judges", "--only", "MCO", status=1).out
+    assert "ignition/master-0.ign lacks /usr/local/bin/configure-ovs.sh" in failed
+
+
 @pytest.fixture(scope="module")
 def openshift(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_directory(tmp_path_factory.mktemp("lint") / "o", "openshift")

@@ -238,6 +238,18 @@ def test_over_a_point_of_no_return_a_rollback_is_unsafe_and_destroying_is_not_no
     assert commands.world.acts == acts
 
 
+def test_what_destroying_keeps_is_told(commands: Commands, monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    store = tmp_path / "cache" / "umbilical" / "images"
+    store.mkdir(parents=True)
+    commands("run", "1")
+    kept = [line for line in commands("destroy", "--yes").err.splitlines() if line.startswith("kept ")]
+    record = commands.folder / ".umbilical" / "events.jsonl"
+    assert [line[5:].partition(": ")[0] for line in kept] == [
+        str(path) for path in (commands.folder / "cluster.yaml", record, store)
+    ]
+
+
 def test_no_password_outlives_the_cluster(commands: Commands) -> None:
     commands("run")
     for _ in range(2):

@@ -151,6 +151,15 @@ def test_a_second_run_begins_anew_and_leaves_the_inputs_alone(tmp_path: Path) ->
     assert not (tmp_path / "machine-config/manifests/api-bootstrap").exists()
 
 
+def test_without_podman_results_of_an_earlier_run_are_kept(tmp_path: Path) -> None:
+    assert run(tmp_path).returncode == 0
+    script = tmp_path / "machine-config/render.sh"
+    command = ["/bin/bash", str(script)]
+    done = subprocess.run(command, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "podman is not installed\n")
+    assert len(list((script.parent / "work/mcc-output/machine-configs").iterdir())) == 2
+
+
 @pytest.mark.parametrize("pools", [("master",), ("worker",), ()])
 def test_a_pool_without_a_result_is_a_failure(tmp_path: Path, pools: tuple[str, ...]) -> None:
     done = run(tmp_path, pools)

@@ -180,7 +180,7 @@ def test_a_kind_and_its_schema_agree_on_any_value(kind: ValueType, value: Any) -
 def test_every_key_is_spelled_as_kubernetes_does_and_explained_in_a_sentence() -> None:
     for key in KEYS:
         assert re.fullmatch(r"([a-z][A-Za-z]*(\[\])?\.)*[a-z][A-Za-z]*", key.path)
-        assert re.fullmatch(r"[^\n]{4,110}\.", key.about), key.path
+        assert re.fullmatch(r"[^\n]{4,230}\.", key.about), key.path
 
 
 def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_before_workers_begin() -> None:
@@ -202,12 +202,13 @@ def test_it_is_a_valid_file_of_that_cluster(options: ExampleOptions) -> None:
 @pytest.mark.parametrize("options", WISHES)
 def test_every_key_that_means_something_is_explained(options: ExampleOptions) -> None:
     text = example(options).decode()
+    words = " ".join(text.replace("#", " ").split())
     for key in KEYS:
         is_meant = key.only in (None, options.profile, options.machines)
         if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not options.workers):
             assert (f"{key.path.rpartition('.')[2]}: " in text) or not is_meant, key.path
         if is_meant and "[]" not in key.path:
-            assert f"# {key.about}" in text
+            assert key.about in words
 
 
 @pytest.mark.parametrize("options", WISHES)

@@ -22,7 +22,12 @@ from umbilical.hardway.stages.artifact_stages import ArtifactStage
 ENTRIES = library.entries()
 FILES = (ExplanationKind.FILE, ExplanationKind.CERTIFICATE)
 # What the made-up MachineConfig brings is not ours to explain.
-FROM_BASE = frozenset({"00-default", "configure-ovs.sh", "criometricsproxy.yaml", "ovs-configuration.service"})
+FROM_BASE = frozenset(
+    {
+        *("00-default", "configure-ovs.sh", "criometricsproxy.yaml"),
+        *("nodeip-configuration.service", "ovs-configuration.service"),
+    }
+)
 STAGES = [stage for stage in catalogue.stages() if isinstance(stage, ArtifactStage)]
 CLUSTER = hardway.cluster()
 LINE = "openssl verify -CAfile artifacts/tls/bundles/etcd-ca-bundle.crt artifacts/tls/etcd-serving-bootstrap.crt -x509"
@@ -185,6 +190,11 @@ def test_addresses_and_the_directory_take_the_place_of_words() -> None:
 def test_the_node_that_was_asked_for_is_the_one_in_the_line() -> None:
     assert line("etcd-peer-master-2", ".").endswith("artifacts/tls/etcd-peer-master-2.crt")
     assert line("etcd-peer-bootstrap.crt", ".").endswith("artifacts/tls/etcd-peer-bootstrap.crt")
+
+
+def test_a_command_of_ours_gets_the_clusters_directory() -> None:
+    entry = Explanation(ExplanationKind.CHECK, "x", "x", by_hand="umbilical stage status 04 --dir DIR; git -C DIR log")
+    assert filled(entry, CLUSTER, "demo").by_hand == "umbilical stage status 04 --dir demo; git -C . log"
 
 
 def test_words_that_only_begin_alike_stay() -> None:

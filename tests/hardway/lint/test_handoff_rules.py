@@ -1,6 +1,7 @@
 """Rules about machine-config commands and about what operators take over: the faults that each notices."""
 
 import base64
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Sample, Subject, changed, complaint
 from tests.support.hardway_manifests import added, dropped, edited
+from tests.support.hardway_nodes import BASE_SCRIPT, edit_config
 
 from umbilical.hardway.artifacts.manifests.objects import certificate_secret
 from umbilical.hardway.config.cluster import ClusterProfile
@@ -89,6 +91,16 @@ def _one_result(seen: Subject) -> None:
     seen.write("machine-config/work/mcc-output/machine-configs/rendered-master-0.yaml", b"kind: MachineConfig\n")
 
 
+def _without(name: str) -> Callable[[dict[str, Any]], None]:
+    """Drop a file or a unit of an Ignition config."""
+
+    def change(value: dict[str, Any]) -> None:
+        for entries, key in ((value["storage"]["files"], "path"), (value["systemd"]["units"], "name")):
+            entries[:] = [one for one in entries if one[key] != name]
+
+    return change
+
+
 def _by_tag(value: Any) -> None:
     value["spec"]["template"]["spec"]["containers"][0]["image"] = "quay.io/a/b:latest"
 
@@ -161,6 +173,9 @@ SAMPLES: Final[dict[str, Sample]] = {
     "MCO-02 ours not copied": _script('"$work"/manifests/* "$work/image-references"', '"$work/image-references"'),
     "MCO-02 references not copied": _script(' "$work/image-references" "$work/mcc-input/"', ' "$work/mcc-input/"'),
     "MCO-02 secret elsewhere": _script("--pull-secret=/assets/mcc-input/", "--pull-secret=/other/"),
+    "MCO-03": edit_config("master-0", _without(BASE_SCRIPT)),
+    "MCO-03 bridge": edit_config("master-0", _without("ovs-configuration.service")),
+    "MCO-03 address": edit_config("worker-0", _without("nodeip-configuration.service")),
 }
 
 

@@ -78,7 +78,6 @@ SAMPLES: Final[dict[str, Sample]] = {
     "HA-03 on another bridge": redone("dev virbr-ocp4", "dev virbr0"),
     "HA-03 nobody listens": line_dropped(HAPROXY_FINAL, "bind 192.168.126.10:6443"),
     "HA-04": without_action("firewall-6443"),
-    "HA-04 no Ignition": without_action("firewall-8080"),
     "HA-04 until the next restart": redone(" --permanent", ""),
     "HA-04 not reloaded": redone(" && firewall-cmd --reload", ""),
     "HA-04 another zone": redone("--zone=libvirt", "--zone=public"),

@@ -164,6 +164,10 @@ def test_on_openshift_a_network_plugin_may_stand_for_kube_proxy() -> None:
     for path in [path for path in subject.assets if path.endswith("kube-proxy.yaml")]:
         subject.remove(path)
     assert complaint("KP-03", subject) is None
+    subject.cluster = replace(subject.cluster, kube_proxy=Switch.AUTO)
+    found = verdict("KP-03", subject)
+    assert found.outcome is Outcome.WARNED
+    assert found.evidence.startswith("kubeProxy: auto leaves kube-proxy out")
     subject.replace("manifests/05-network.yaml", "OVNKubernetes", "Calico")
     assert "Calico" in str(complaint("KP-03", subject))
 

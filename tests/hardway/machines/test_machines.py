@@ -100,13 +100,14 @@ def test_building_is_these_lines_and_machines_stay_off(scene: _Scene) -> None:
 
 def test_installing_is_these_lines(scene: _Scene) -> None:
     scene.machines.install("bootstrap", b"{}")
-    customize = "sh -c 'umask 077; exec \"$@\"' sh coreos-installer iso customize --force"
+    alone = "sh -c 'umask 077; exec \"$@\"' sh"
+    customize = f"{alone} coreos-installer iso customize --force"
     iso, ign = f"{POOL}/ocp4-bootstrap.iso", f"{POOL}/ocp4-bootstrap.ign"
     assert scene.host.changes() == [
         f"rm -f -- {ign}.installed {POOL}/ocp4-bootstrap.qcow2 {iso} {ign}",
         f"write 0600 {ign}",
         f"{customize} --dest-device /dev/vda --dest-ignition {ign} --output {iso} {POOL}/rhcos-live.iso",
-        f"qemu-img create -q -f qcow2 {POOL}/ocp4-bootstrap.qcow2 100G",
+        f"{alone} qemu-img create -q -f qcow2 {POOL}/ocp4-bootstrap.qcow2 100G",
         f"chmod 0600 {POOL}/ocp4-bootstrap.qcow2",
         "virsh define /dev/stdin",
         "virsh start ocp4-bootstrap",
@@ -243,6 +244,12 @@ def test_an_answer_that_is_no_base64_is_told(tmp_path: Path) -> None:
         NodeShells(lambda node: runner, tmp_path).read(NODE, "/etc/hostname")
 
 
+def test_a_shell_is_a_login_by_ssh_and_images_are_only_pulled(scene: _Scene) -> None:
+    assert scene.machines.shell("master-0", ["id"])[-2:] == ["core@192.168.126.101", "sudo -n -- id"]
+    with pytest.raises(HardwayError, match="UMB772"):
+        scene.machines.load_image("master-0", Path("image.tar"))
+
+
 def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Path) -> None:
     runner = connect_by_ssh(tmp_path, "~/.ssh/id_ed25519")(NODE)
     assert isinstance(runner, SshRunner)
@@ -250,6 +257,10 @@ def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Pat
     assert runner.uses_sudo
     assert runner.key == Path("~/.ssh/id_ed25519").expanduser()
     known = tmp_path / "known-hosts" / "bootstrap"
+    line = runner.terminal_command(["ip", "route"])
+    assert (line[:2], line[-2:]) == (["ssh", "-t"], ["core@192.168.126.100", "sudo -n -- ip route"])
+    assert f'UserKnownHostsFile="{known}"' in line
+    assert runner.terminal_command([])[-1] == "sudo -n -- bash -l"
     known.write_text("key")
     nodes = NodeShells(lambda node: runner, tmp_path / "known-hosts")
     for _ in range(2):

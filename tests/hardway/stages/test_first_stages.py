@@ -23,6 +23,7 @@ from umbilical.hardway.machines.interface import InfraProbe, Survey
 from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Rerendering, Undo
+from umbilical.hardway.stages import catalogue
 from umbilical.hardway.stages.s01_prerequisites import STAGE, _openssl, is_public_key
 from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.hardway.stages.s04_release import STAGE as RELEASE
@@ -44,7 +45,10 @@ apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
 metadata: {name: rendered-$pool-0123456789abcdef}
 spec:
-  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/base, contents: {source: "data:,$pool"}}]}}
+  config:
+    ignition: {version: 3.4.0}
+    storage: {files: [{path: /usr/local/bin/configure-ovs.sh, mode: 493, contents: {source: "data:,$pool"}}]}
+    systemd: {units: [{name: nodeip-configuration.service}, {name: ovs-configuration.service}]}
 END
 done
 """
@@ -281,15 +285,41 @@ def test_a_render_command_that_leaves_nothing_fails_the_stage(tmp_path: Path, mo
         _run(folder, load_site(folder, _with_podman(podman)))
 
 
-def test_without_podman_nodes_have_our_own_base_and_a_warning(tmp_path: Path) -> None:
+def test_without_podman_the_step_that_needs_it_is_listed_and_fails(tmp_path: Path) -> None:
     site = make_site(tmp_path, "openshift")
-    machines = site.machines
-    assert isinstance(machines, RecordingMachines)
-    machines.machine_survey = with_program(machines.machine_survey, "podman", "")
-    for step in RELEASE.steps(site):
+    site.machines = _with_podman("")
+    *writing, rendering = RELEASE.steps(site)
+    for step in writing:
         step.act()
-    assert _outcomes(site)["REL-02"] is Outcome.WARNED
-    assert "FAILED" not in {outcome.name for outcome in _outcomes(site).values()}
+    assert rendering.title == "render machine configs with the release's programs"
+    with pytest.raises(HostError, match="UMB803") as caught:
+        rendering.act()
+    assert "podman is not installed" in caught.value.why
+    assert {name for name, one in _outcomes(site).items() if one is Outcome.FAILED} == {"REL-02", "MCO-03"}
+
+
+def test_machine_configs_that_another_host_rendered_are_used(tmp_path: Path, monkeypatch: Patch) -> None:
+    podman = _program(tmp_path, "podman", PODMAN, monkeypatch)
+    folder = make_directory(tmp_path / "c", "openshift")
+    _run(folder, load_site(folder, _with_podman(podman)))
+    rendering = RELEASE.steps(load_site(folder, _with_podman("")))[-1]
+    (tmp_path / "bin" / "podman").unlink()
+    rendering.act()
+    assert _outcomes(load_site(folder, _with_podman("")))["REL-02"] is Outcome.PASSED
+
+
+def test_the_render_step_is_shown_before_the_release_is_extracted(tmp_path: Path) -> None:
+    folder = make_directory(tmp_path / "c", "openshift", release=False, release__directory=None)
+    shown = stage.shown_steps(RELEASE, load_site(folder))
+    assert [step.title for step in shown][-1] == "render machine configs with the release's programs"
+    assert stage.shown_steps(RELEASE, make_site(tmp_path)) == []
+
+
+def test_every_stage_is_shown_before_the_release_is_extracted(tmp_path: Path) -> None:
+    site = load_site(make_directory(tmp_path / "c", "openshift", release=False, release__directory=None))
+    for one in catalogue.stages():
+        assert one.inputs(site) is not None
+        assert len(stage.shown_steps(one, site)) + len(one.checks(site)) > 0, one.name
 
 
 def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -9,7 +9,7 @@ from tests.support.api_stock import Stock, namespace, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
 from tests.support.fixture_types import Patch
-from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
+from tests.support.live_site import OPENSHIFT, StaticPods, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_smoke_test import MadeUpSmokeTest
 from tests.support.pivot_testbed import joined
 
@@ -20,14 +20,16 @@ from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.etcd import client_url, peer_url
-from umbilical.hardway.machines.interface import Done
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Condition, Superseded, Undo
 from umbilical.hardway.stages import s10_bootstrap
 from umbilical.hardway.stages.catalogue import stages
 from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step, installed_condition, started_key
+from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.hardway.stages.s10_bootstrap import (
     INSTALL,
+    controllers_condition,
     documents,
     etcd_condition,
     no_node_condition,
@@ -72,6 +74,20 @@ def test_every_step_has_a_title_and_a_line_to_type_and_every_check_a_reason(stag
     assert all(check.title and check.why and check.fix for check in checks)
 
 
+def test_the_line_of_an_installation_has_the_commands_that_run(site: Site, tmp_path: Path) -> None:
+    (lab,) = INSTALL.steps(site)
+    assert lab.command.startswith("jq . artifacts/ignition/bootstrap.ign   # umbilical writes")
+    (virtual,) = INSTALL.steps(live_site(tmp_path, profile=OPENSHIFT))
+    place = "/var/lib/libvirt/images/ocp4"
+    customize = "coreos-installer iso customize --force --dest-device /dev/vda --dest-ignition"
+    assert virtual.command.split("; ") == [
+        f"install -m 0600 artifacts/ignition/bootstrap.ign {place}/ocp4-bootstrap.ign",
+        f"{customize} {place}/ocp4-bootstrap.ign --output {place}/ocp4-bootstrap.iso {place}/rhcos-live.iso",
+        f"qemu-img create -q -f qcow2 {place}/ocp4-bootstrap.qcow2 100G",
+        "virsh start ocp4-bootstrap",
+    ]
+
+
 def test_other_content_of_what_it_uses_makes_it_stale(site: Site) -> None:
     def nothing(site: Site) -> list[Condition]:
         return []
@@ -103,6 +119,34 @@ def test_a_machine_from_another_config_is_installed_anew(site: Site) -> None:
     machines_of(site).installed["master-0"] = b"another"
     install_step(site, site.cluster.masters[0]).act()
     assert machines_of(site).calls == ["install master-0"]
+
+
+@pytest.mark.parametrize(
+    ("power", "failed", "seen"),
+    [(Power.OFF, [], "the machine is off"), (Power.ON, ["containerd"], "not running: containerd")],
+)
+def test_a_machine_that_lost_its_power_or_a_service_is_seen_and_started(
+    site: Site, power: Power, failed: list[str], seen: str
+) -> None:
+    node = site.cluster.masters[0]
+    switch_on(site)
+    machines_of(site).powers[node.id] = power
+    machines_of(site).failed[node.id] = failed
+    assert installed_condition(node).check.judge(site).evidence == seen
+    install_step(site, node).act()
+    assert machines_of(site).calls == ["start master-0"]
+    assert installed_condition(node).check.judge(site).outcome is Outcome.PASSED
+
+
+def test_a_cluster_whose_machines_are_gone_is_not_built_on_empty_ones(site: Site) -> None:
+    build = INFRASTRUCTURE.steps(site)[-1]
+    site.notes[started_key(site.cluster.masters[0])] = "2026-11-16T08:00:00+00:00"
+    with pytest.raises(HardwayError, match="UMB739"):
+        build.act()
+    assert machines_of(site).calls == []
+    switch_on(site)
+    build.act()
+    assert machines_of(site).calls[0].startswith("build ")
 
 
 def test_it_runs_from_its_config_and_bears_its_name(site: Site) -> None:
@@ -243,6 +287,20 @@ def test_without_a_tunnel_nothing_is_handed_out(bootstrapping: Site) -> None:
     assert [step.title for step in BOOTSTRAP.steps(bootstrapping)] == titles[:-1]
 
 
+def test_all_static_pods_of_the_bootstrap_node_are_looked_at(tmp_path: Path) -> None:
+    site, openshift = live_site(tmp_path), live_site(tmp_path, profile=OPENSHIFT)
+    watched = ["bootstrap-etcd", "bootstrap-api", "api-vip", "bootstrap-controllers", "bootstrap-objects"]
+    assert [check.id for check in BOOTSTRAP.checks(site)] == [*watched, "bootstrap-is-no-node"]
+    assert [check.id for check in BOOTSTRAP.checks(openshift)] == [*watched, "version-operator", "bootstrap-is-no-node"]
+    assert "wait for the cluster-version operator" in [step.title for step in BOOTSTRAP.steps(openshift)]
+    pods = StaticPods("etcd", "kube-apiserver", "kube-scheduler")
+    machines_of(site).responders.append(pods)
+    seen = controllers_condition().check.judge(site)
+    assert (seen.outcome, seen.evidence) == (Outcome.FAILED, "kube-controller-manager (port 10257) does not listen")
+    pods.running.add("kube-controller-manager")
+    assert controllers_condition().check.judge(site).outcome is Outcome.PASSED
+
+
 @pytest.mark.real(*PROGRAMS)
 def test_a_bootstrap_machine_that_registered_is_found(bootstrapping: Site, shelf: Stock) -> None:
     assert no_node_condition().check.judge(bootstrapping).outcome is Outcome.PASSED
@@ -274,7 +332,12 @@ def test_kubernetes_needs_all_of_it_and_openshift_does_the_rest_itself(
         "call the webhook through the tunnel",
     ]
     openshift = live_site(tmp_path, profile=OPENSHIFT)
-    assert titles(openshift) == ["install master-0", "approve the masters' certificates"]
+    assert titles(openshift) == [
+        "install master-0",
+        "approve the masters' certificates",
+        "wait for the control plane's operators",
+    ]
+    assert "operators-report" in [check.id for check in MASTERS.checks(openshift)]
 
 
 def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,8 @@ from tests.support.labs import wait_until
 
 from umbilical.fault import LabError
 from umbilical.hardway.config.cluster import Cluster
+from umbilical.hardway.node_logs import UNITS as UNIT_LOGS
+from umbilical.hardway.node_logs import find_logs
 from umbilical.host import namespaces
 from umbilical.host.machine_records import Power
 from umbilical.lab import cgroups
@@ -33,7 +36,6 @@ from umbilical.lab.hardway.node import (
     BOOTED,
     DROP_IN,
     FIRST_BOOT,
-    JOURNAL,
     RESULT,
     LabNode,
     end_everything,
@@ -42,7 +44,7 @@ from umbilical.lab.hardway.node import (
     network_namespace,
 )
 from umbilical.lab.images import UMBILICAL
-from umbilical.lab.kubelet import containerd, node_runtime
+from umbilical.lab.kubelet import archives, containerd, node_runtime
 from umbilical.lab.kubelet.node_runtime import COMPLETE
 from umbilical.lab.lab import Lab
 
@@ -278,7 +280,7 @@ def test_units_that_ignition_enables_run_and_another_config_is_refused(lab: Lab)
     node.install(ignition(NAME))
     # containerd is the machine's own: the config enables it and does not bring it.
     assert node.enabled_units() == [UNIT]
-    wait_until(lambda: b"tick" in lab.read("master-0", f"{JOURNAL}/{UNIT}.log"))
+    wait_until(lambda: b"tick" in lab.read("master-0", f"{UNIT_LOGS}/{UNIT}.log"))
     assert b"cgroupRoot: /umbilical-test-" in lab.read("master-0", DROP_IN)
     processes = [one for one in lab.processes() if one.node == "master-0" and one.name in (UNIT, "containerd")]
     assert [one.exit_code for one in processes] == [None, None]
@@ -287,6 +289,46 @@ def test_units_that_ignition_enables_run_and_another_config_is_refused(lab: Lab)
         node.install(ignition("other.ocp4.example.com"))
     assert node.has(ignition(NAME))
     assert node.power is Power.ON
+
+
+def test_services_that_failed_are_named_and_started_and_their_logs_are_on_the_node(
+    machines: LabMachines, lab: Lab
+) -> None:
+    LabNode(lab, "master-0").install(ignition(NAME))
+    assert machines.failed_services("master-0") == []
+    lab.stop("master-0", containerd.PROCESS, kill=True)
+    lab.stop("master-0", UNIT, kill=True)
+    assert machines.failed_services("master-0") == [containerd.PROCESS, UNIT]
+    machines.start("master-0")
+    assert machines.failed_services("master-0") == []
+    assert set(find_logs(machines, "master-0")) == {"clock", "containerd"}
+    done = subprocess.run(machines.shell("master-0", ["hostname"]), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == NAME
+
+
+def test_a_killed_load_balancer_comes_back(machines: LabMachines, lab: Lab) -> None:
+    before = lab.process(HOST, "haproxy").pid
+    lab.exec(HOST, ["sh", "-c", f"kill -KILL {before}"]).check()
+
+    def is_back() -> bool:
+        with suppress(LabError):
+            return lab.process(HOST, "haproxy").pid != before and bool(machines.balancer())
+        return False
+
+    wait_until(is_back)
+    assert "started again" in lab.log(HOST, "haproxy")
+    assert set(find_logs(machines, HOST)) == {"coredns", "haproxy"}
+
+
+def test_an_image_is_loaded_under_its_name_and_another_file_is_not(machines: LabMachines, tmp_path: Path) -> None:
+    machines.install("master-0", ignition(NAME))
+    archive = tmp_path / "try.tar"
+    entries = archives.program_entries({"pause": containerd.pause_program()})
+    archives.write_archive(archive, ["localhost/try:1"], entries, archives.ImageConfig("amd64"))
+    assert machines.load_image("master-0", archive) == ["localhost/try:1"]
+    archive.write_bytes(b"no image")
+    with pytest.raises(LabError, match="UMB772"):
+        machines.load_image("master-0", archive)
 
 
 def test_a_machine_that_was_half_set_up_is_set_up_anew(lab: Lab) -> None:

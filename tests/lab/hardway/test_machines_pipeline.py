@@ -3,21 +3,42 @@
 import json
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.support.hardway_lab import PROGRAMS
 from tests.support.hardway_run import Cluster, began, reached
-from tests.support.labs import control_groups_of, machine_picture, processes_naming
+from tests.support.labs import control_groups_of, machine_picture, processes_naming, wait_until
 
 from umbilical.cli.stage.cluster import LAB
+from umbilical.lab.hardway.names import HOST
+from umbilical.lab.images import SHELL, UMBILICAL
+from umbilical.lab.lab import Lab
 
 ALL: Final = (
     *PROGRAMS,
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
     *("openssl", "curl", "jq"),
 )
+WEB: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {
+        "nodeName": "worker-0.lab.example.com",
+        "containers": [
+            {
+                "name": "web",
+                "image": UMBILICAL,
+                "command": ["lab-service", "--listen=:8080", "--plain", "--node-name=web"],
+                "ports": [{"containerPort": 8080, "hostPort": 8081}],
+            },
+            {"name": "shell", "image": SHELL, "command": ["sleep", "infinity"]},
+        ],
+    },
+}
 pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.root, pytest.mark.real(*ALL)]
 
 
@@ -53,6 +74,36 @@ def check_modes(cluster: Cluster) -> None:
                 assert path.stat().st_mode & 0o077 == 0, path
 
 
+def check_the_way_in(cluster: Cluster, told: str) -> None:
+    """The commands that a run ends with lead into the cluster, and a port of a node leads to a pod."""
+    assert f"umbilical stage kubectl --dir {cluster.folder} -- get nodes" in told
+    assert cluster.succeed("kubectl", "--", "get", "nodes", "--no-headers").count(" Ready ") == 2
+    assert cluster.succeed("shell", "worker-0", "--", "hostname") == "worker-0.lab.example.com\n"
+    assert '"level"' in cluster.succeed("logs", "master-0", "etcd", "--tail", "1")
+    manifest = cluster.folder / "web.json"
+    manifest.write_text(json.dumps(WEB))
+    cluster.succeed("kubectl", "--", "apply", "-f", str(manifest))
+    cluster.succeed("kubectl", "--", "wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    assert cluster.succeed("shell", "host", "--", "curl", "-sS", "http://192.168.126.110:8081/healthz") == "ok"
+    look = ("exec", "web", "-c", "shell", "--", "sh", "-c", "curl -sS http://localhost:8080/healthz")
+    assert cluster.succeed("kubectl", "--", *look) == "ok"
+
+
+def _is_another(lab: Lab, node: str, name: str, before: int) -> bool:
+    return lab.process(node, name).pid != before
+
+
+def check_killed_services_come_back(cluster: Cluster) -> None:
+    lab = Lab.open(cluster.folder / LAB)
+    for node, name in (("worker-0", "containerd"), (HOST, "haproxy")):
+        before = lab.process(node, name).pid
+        lab.exec(node, ["sh", "-c", f"kill -KILL {before}"]).check()
+        wait_until(partial(_is_another, lab, node, name, before))
+    wait_until(lambda: cluster.stage("kubectl", "--", "get", "--raw", "/readyz").stdout == "ok")
+    done = cluster.stage("doctor")
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout
+
+
 @pytest.mark.timeout(1500)
 def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(tmp_path: Path) -> None:
     before = machine_picture()
@@ -74,6 +125,8 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
         assert "step" not in again.stderr
         check_no_secret_is_told(cluster)
         check_modes(cluster)
+        check_the_way_in(cluster, again.stderr)
+        check_killed_services_come_back(cluster)
     finally:
         cluster.succeed("destroy", "--yes")
     cluster.succeed("destroy", "--yes")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.labs import wait_until
 
 from umbilical.fault import HostError, LabError
-from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images
+from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images, shell_image
 from umbilical.lab.kubelet import archives, containerd
 from umbilical.lab.kubelet import python_root as python_roots
 from umbilical.lab.kubelet.archives import (
@@ -58,11 +58,18 @@ def test_an_archive_holds_manifest_config_and_one_layer(tmp_path: Path) -> None:
     assert config["os"] == "linux"
     assert config["architecture"] == "amd64"
     assert config["config"] == {"User": "65532:0", "Entrypoint": ["/usr/bin/x"], "Env": ["PATH=/usr/bin"]}
-    assert [member.name for member in layer] == ["tmp", "usr", "usr/bin", "usr/bin/x", "usr/bin/y"]
-    assert [oct(member.mode) for member in layer] == ["0o1777", "0o755", "0o755", "0o755", "0o755"]
+    assert [member.name for member in layer] == ["bin", "tmp", "usr", "usr/bin", "usr/bin/x", "usr/bin/y"]
+    assert layer.getmember("bin").linkname == "usr/bin"
+    assert [oct(member.mode) for member in layer][1:] == ["0o1777", "0o755", "0o755", "0o755", "0o755"]
     stored = layer.extractfile("usr/bin/x")
     assert stored is not None
     assert stored.read() == b"binary"
+
+
+def test_an_archive_names_the_arguments_that_a_pod_may_replace(tmp_path: Path) -> None:
+    write_archive(tmp_path / "x.tar", [REFERENCE], [], replace(CONFIG, command=("pause",)))
+    _, config, _ = read(tmp_path / "x.tar")
+    assert (config["config"]["Entrypoint"], config["config"]["Cmd"]) == (["/usr/bin/x"], ["pause"])
 
 
 def test_the_same_entries_give_the_same_bytes_and_nothing_of_this_machine(tmp_path: Path) -> None:
@@ -208,6 +215,28 @@ def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -
     names = read(tmp_path / archive.name)[2].getnames()
     assert "usr/bin/nft" in names
     assert any(name.endswith("libc.so.6") for name in names)
+
+
+@pytest.mark.root
+@pytest.mark.real("ldd", "chroot", "curl")
+def test_the_image_with_a_shell_has_what_one_looks_around_with(tmp_path: Path) -> None:
+    archive = image_archive(shell_image(), tmp_path / "cache")
+    archive.write(tmp_path / archive.name)
+    manifest, _, layer = read(tmp_path / archive.name)
+    assert manifest["RepoTags"] == ["localhost/shell:lab"]
+    layer.extraction_filter = getattr(tarfile, "tar_filter", None)
+    layer.extractall(tmp_path / "root")
+    script = "set -e; for name in ip ps ss; do command -v $name; done; curl --version | head -n 1"
+    command = ["chroot", str(tmp_path / "root"), "/bin/sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[:3] == ["/usr/bin/ip", "/usr/bin/ps", "/usr/bin/ss"], done.stderr
+    assert done.stdout.splitlines()[3].startswith("curl ")
+
+
+def test_the_names_of_imported_images_are_read() -> None:
+    text = "unpacking localhost/a:1 (sha256:ab)...done\nunpacking docker.io/library/b:latest (sha256:cd)...done\n"
+    assert containerd.parse_import(text) == ["localhost/a:1", "docker.io/library/b:latest"]
+    assert containerd.parse_import("ctr: unrecognized image format") == []
 
 
 def lab_images_of(program: Path) -> Image:

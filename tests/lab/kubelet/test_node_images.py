@@ -18,6 +18,7 @@ from umbilical.lab.state import RunnerKind
 BLOB = "io.containerd.content.v1.content/blobs/sha256/abc"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
 LAYER = "io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/usr/bin/x"
+IMAGES = ["localhost/etcd:lab", "localhost/pause:1", "localhost/shell:lab"]
 LINK = "io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs/bin"
 
 
@@ -133,7 +134,7 @@ def start(lab: Lab, node: str) -> list[str]:
 @pytest.mark.root
 @pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
 def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: Patch) -> None:
-    assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
+    assert start(lab, "bootstrap") == IMAGES
     (store,) = (archives.cache_directory() / "stores").iterdir()
     assert store.name.startswith(containerd.version(lab, "bootstrap"))
     folder = lab.directory.node_root("bootstrap") / node_runtime.FOLDER_ON_NODE.lstrip("/")
@@ -143,9 +144,9 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: Patch) -> None:
         raise AssertionError("imported although a store has it")
 
     monkeypatch.setattr(containerd, "import_image", refuse)
-    assert start(lab, "master-0") == ["localhost/etcd:lab", "localhost/pause:1"]
+    assert start(lab, "master-0") == IMAGES
     lab.stop("master-0", containerd.PROCESS)
-    assert start(lab, "master-0") == ["localhost/etcd:lab", "localhost/pause:1"]
+    assert start(lab, "master-0") == IMAGES
 
 
 @pytest.mark.root
@@ -160,7 +161,7 @@ def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, mo
         with pytest.raises(KeyboardInterrupt):
             start(lab, "bootstrap")
     lab.stop("bootstrap", containerd.PROCESS)
-    assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
+    assert start(lab, "bootstrap") == IMAGES
     lab.write("master-0", containerd.CONFIG_PATH, b"this is no configuration")
     with pytest.raises(LabError, match=r"UMB842 containerd on master-0 exited with 1") as refused:
         containerd.start(lab, "master-0")

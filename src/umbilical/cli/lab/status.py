@@ -184,10 +184,6 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_FROM_TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
-"""Variables about the caller's terminal; no others are passed on."""
-
-
 @click.command(context_settings={"ignore_unknown_options": True})
 @lab_options
 @click.argument("node")
@@ -199,27 +195,5 @@ def shell(name: str, directory: Path | None, node: str, command: tuple[str, ...]
     """
     from umbilical.lab.lab import Lab
 
-    lab = Lab.open(chosen_directory(name, directory))
-    words = enter_command(lab, node, command or ("bash", "-i"))
-    os.execve(words[0], words, environment(lab, node))
-
-
-def enter_command(lab: "Lab", node: str, command: tuple[str, ...]) -> list[str]:
-    """Return the command that enters a node: first the keeper's namespaces, then those of the node's anchor.
-
-    Two steps, because the anchor's pid is valid only in the lab's PID namespace.
-    """
-    from umbilical.lab.isolation import find_program
-
-    nsenter = find_program("nsenter") or "/usr/bin/nsenter"
-    user = ["--user", "--preserve-credentials"] if lab.state.is_rootless else []
-    outer = [nsenter, f"--target={lab.state.keeper_pid}", *user, "--mount", "--pid", "--"]
-    inner = [nsenter, f"--target={lab.anchor(node)}", "--mount", "--uts", "--net", "--"]
-    return [*outer, *inner, *command]
-
-
-def environment(lab: "Lab", node: str) -> dict[str, str]:
-    from umbilical.lab import node_root
-
-    terminal = {name: os.environ[name] for name in _FROM_TERMINAL if name in os.environ}
-    return {**terminal, **node_root.environment(node), "PS1": f"[{lab.state.name}] \\u@\\h:\\w\\$ "}
+    words = Lab.open(chosen_directory(name, directory)).shell(node, command)
+    os.execvp(words[0], words)

@@ -10,7 +10,7 @@ import click
 
 from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE
-from umbilical.cli.stage.cluster import directory_option, utc_now
+from umbilical.cli.stage.cluster import directory_option, here, utc_now
 from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
@@ -62,8 +62,8 @@ def init(
     content = example(wish)
     path = write_public(make_directory(folder) / CONFIG, content, overwrite=overwrite)
     click.echo(path)
-    here = "" if folder == Path() else f" --dir {folder}"
-    click.echo(f"next: read it, then `umbilical config view --origin{here}`, `umbilical stage plan{here}`", err=True)
+    place = here(folder)
+    click.echo(f"next: read it, then `umbilical config view --origin{place}`, `umbilical stage plan{place}`", err=True)
 
 
 def _wish(
@@ -125,6 +125,7 @@ def as_json(rendered: "Rendered", parts: "Sequence[ArtifactDiff]") -> dict[str, 
         "summary": counts(parts),
         "renewed": [{"id": one.id, "why": one.why} for one in rendered.renewed],
         "releaseIsRead": rendered.has_release,
+        "machineConfigsAreMissing": rendered.lacks_machine_configs,
     }
 
 
@@ -150,6 +151,13 @@ def print_notes(rendered: "Rendered", parts: "Sequence[ArtifactDiff]", folder: P
         lines = [command.line for command in extraction_commands(folder, rendered.cluster)]
         for line in (f"mkdir -p {shlex.quote(str(place))}", *lines) if lines else ():
             click.echo(f"      $ {line}", err=True)
+    if rendered.lacks_machine_configs:
+        here = "" if folder == Path() else f" --dir {shlex.quote(str(folder))}"
+        click.echo(
+            "note: no machine configs are rendered, so masters and workers get a small base of our own", err=True
+        )
+        click.echo("      on which OVN-Kubernetes cannot start (umbilical explain MCO-03)", err=True)
+        click.echo(f"      $ umbilical stage run 4{here}", err=True)
     for change in rendered.renewed:
         # For a new key the line of its file is enough.
         if layout.key(change.id) in rendered.on_disk:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.stage.view import Screen, choose_view
+from umbilical.cli.stage.view import Screen, StageLines, choose_view
 from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines.interface import Machines
@@ -24,6 +24,7 @@ from umbilical.hardway.site import SmokeTest
 from umbilical.hardway.stage import Stage
 
 if TYPE_CHECKING:
+    from umbilical.hardway.config.example import ExampleOptions
     from umbilical.hardway.ledger import Ledger
     from umbilical.hardway.pipeline import Ask, Pipeline
     from umbilical.hardway.site import Site
@@ -45,6 +46,11 @@ junit_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to which the checks are also written as JUnit XML.",
 )
+
+
+def here(folder: Path) -> str:
+    """Return the option --dir of commands to paste; empty for the current directory."""
+    return "" if folder == Path() else f" --dir {shlex.quote(str(folder))}"
 
 
 def utc_now() -> datetime:
@@ -120,6 +126,35 @@ def smoke_test_for(cluster: Cluster) -> SmokeTest | None:
     from umbilical.lab.hardway.smoke_test import LabSmokeTest
 
     return LabSmokeTest()
+
+
+def example_sites() -> "dict[str, Site]":
+    """Make a site for each profile, to list steps and checks of stages; none of them can be run."""
+    from umbilical.hardway.config.example import EXAMPLES
+
+    return {options.profile.value: _example_site(options) for options in EXAMPLES}
+
+
+def _example_site(options: "ExampleOptions") -> "Site":
+    from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, write_removals
+    from umbilical.hardway.config.example import example
+    from umbilical.hardway.config.reading import read_cluster
+    from umbilical.hardway.site import Site
+    from umbilical.manifests.tree import Asset
+
+    cluster, folder = read_cluster(example(options)).cluster, Path()
+    return Site(
+        cluster=cluster,
+        folder=folder,
+        assets={REMOVALS_PATH: Asset(REMOVALS_PATH, write_removals([]), 0o644)},
+        hashes={},
+        has_tunnel=True,
+        machines=machines_for(cluster, folder),
+        reporter=StageLines({}),
+        now=utc_now,
+        kubeconfig=lambda address: folder,
+        smoke_test=smoke_test_for(cluster),
+    )
 
 
 _RANGE: Final = re.compile(r"(?P<first>\d{0,2})(?P<dots>\.\.)?(?P<last>\d{0,2})")

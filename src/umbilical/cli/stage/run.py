@@ -14,6 +14,7 @@ from umbilical.cli.stage.cluster import (
     bounds,
     directory_option,
     find_stage,
+    here,
     junit_option,
     working,
 )
@@ -21,6 +22,7 @@ from umbilical.cli.stage.cluster import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from umbilical.hardway.config.cluster import Cluster
     from umbilical.hardway.pipeline import Pipeline
     from umbilical.hardway.stage import Stage
     from umbilical.hardway.state import RunState
@@ -76,6 +78,29 @@ def run(
         execute(
             work, work.pipeline(StepPrompt(work.site) if stepwise else None), first, last, output=output, junit=junit
         )
+        if output == "table" and last == catalogue.stages()[-1].number:
+            click.echo(way_in(work.site.cluster, folder), err=True, nl=False)
+
+
+def way_in(cluster: "Cluster", folder: Path) -> str:
+    """Return the first commands for a finished cluster."""
+    from umbilical.hardway.config.cluster import MachinesKind
+
+    place = here(folder)
+    commands = {
+        "list the nodes": f"kubectl{place} -- get nodes",
+        "open a shell on a node": f"shell{place} {cluster.members[-1].id}",
+    }
+    if cluster.machines is MachinesKind.LAB:
+        from umbilical.lab.images import SHELL
+
+        commands |= {
+            "open a shell in a pod": f"kubectl{place} -- run try -it --rm --image={SHELL} -- bash",
+            "load images of `docker save` onto all nodes": f"load-image{place} FILE.tar",
+            "delete the cluster": f"destroy{place}",
+        }
+    lines = (f"  umbilical stage {command}   # {purpose}\n" for purpose, command in commands.items())
+    return "".join(("the cluster is ready; next:\n", *lines))
 
 
 def refuse_stale(work: OpenCluster, first: int, last: int) -> None:

@@ -72,6 +72,7 @@ def show(name: str, folder: Path, explains: bool, output: str) -> None:
 def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, Any]:
     from umbilical.cli.stage.report import stage_value
     from umbilical.hardway.ledger import holder
+    from umbilical.hardway.stage import shown_steps
 
     value = stage_value(stage, record, is_locked=holder(folder) is not None)
     recorded = value.pop("checks")
@@ -79,7 +80,7 @@ def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) ->
         **value,
         "inputs": dict(stage.inputs(site)),
         "files": list(site.files.get(stage.number, ())),
-        "steps": [{"title": step.title, "command": step.command} for step in stage.steps(site)],
+        "steps": [{"title": step.title, "command": step.command} for step in shown_steps(stage, site)],
         "checks": [{"id": check.id, "title": check.title} for check in stage.checks(site)],
         "found": recorded,
     }
@@ -125,16 +126,10 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
 def _finished(stages: "Sequence[Stage]", site: "Site", state: "RunState") -> "list[Stage]":
     """Return finished stages that no later stage superseded; print a note for each stale one."""
     from umbilical.hardway import pipeline
-    from umbilical.hardway.state import StageStatus
 
     for number, because in pipeline.stale(stages, site, state).items():
         click.echo(f"note: stage {number:02} is stale: {because}", err=True)
-    done = (StageStatus.DONE, StageStatus.STALE)
-    return [
-        stage
-        for stage in stages
-        if state.stage(stage.number).status in done and pipeline.superseded(stage, state) is None
-    ]
+    return pipeline.finished(stages, state)
 
 
 def _findings(stage: "Stage", site: "Site") -> list[Finding]:

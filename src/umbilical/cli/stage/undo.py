@@ -36,7 +36,7 @@ def rollback(name: str, folder: Path, yes: bool) -> None:
 def destroy(folder: Path, yes: bool) -> None:
     """Delete the cluster: machines, networks and artifacts.
 
-    All keys are deleted too. cluster.yaml and the journal are kept.
+    All keys are deleted too. cluster.yaml, the journal, and the images of labs in the user's cache are kept.
     """
     from umbilical.hardway.undoing import touched
     from umbilical.hardway.workspace import forget_identity
@@ -54,3 +54,19 @@ def destroy(folder: Path, yes: bool) -> None:
         for number in work.undoing().destroy():
             click.echo(f"{number:02} undone")
         forget_identity(folder)
+    click.echo(_kept(folder), err=True, nl=False)
+
+
+def _kept(folder: Path) -> str:
+    """Say what is still on disk, and what it is for."""
+    from umbilical.hardway.journal import JOURNAL
+    from umbilical.hardway.ledger import RECORD
+    from umbilical.hardway.workspace import CONFIG
+    from umbilical.lab.kubelet.archives import cache_directory
+
+    places = {
+        folder / CONFIG: "for the next cluster",
+        folder / RECORD / JOURNAL: "journal of this one",
+        cache_directory(): "images of all labs of this user; `rm -r` frees the space",
+    }
+    return "".join(f"kept {path}: {purpose}\n" for path, purpose in places.items() if path.exists())

@@ -33,6 +33,11 @@ WORK: Final = "work"
 ASSETS: Final = "/assets"
 """The work directory as containers see it."""
 RENDERED: Final = "mcc-output/machine-configs"
+RENDER_FIX: Final = (
+    f"install podman and run `umbilical stage run 4`; or copy artifacts/{layout.MACHINE_CONFIG} to a host with podman, "
+    f"run its {SCRIPT} there with the pull secret in REGISTRY_AUTH_FILE, and copy its directory {WORK} back"
+)
+"""What to do where no machine configs are rendered."""
 PULL_SECRET_FILE: Final = "openshift-config-secret-pull-secret.yaml"
 FEATURE_GATE_FILE: Final = "99_feature-gate.yaml"
 
@@ -187,6 +192,11 @@ _SCRIPT: Final = """\
 # {work}/{rendered}. podman reads registry credentials from $REGISTRY_AUTH_FILE.
 set -euo pipefail
 
+# Before the results of an earlier run are deleted.
+command -v podman >/dev/null || {{
+  echo "podman is not installed" >&2
+  exit 1
+}}
 here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
 work=$here/{work}
 

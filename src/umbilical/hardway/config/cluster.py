@@ -115,7 +115,6 @@ class Libvirt:
     """The host's outgoing network interface, for masquerading."""
     iso: str
     """File name in the pool directory."""
-    ignition_port: int = 8080
     stats_port: int = 9000
 
 

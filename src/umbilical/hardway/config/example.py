@@ -4,6 +4,7 @@ The explanations come from the table of keys.
 """
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,8 @@ from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKi
 from umbilical.hardway.config.keys import API_VERSION, KIND, Key
 from umbilical.hardway.config.reading import LIST, KeyTree, key_tree, read_cluster
 
+WIDTH: Final = 116
+"""Maximum length of a comment's text."""
 _DECIDED: Final = (
     *("name", "baseDomain", "konnectivity", "release.image", "release.repository", "release.tag", "release.version"),
     *("networks.machine", "networks.pods", "networks.hostPrefix", "networks.services"),
@@ -50,6 +53,13 @@ class ExampleOptions:
     workers: int
     name: str = ""
     ssh_keys: tuple[str, ...] = ()
+
+
+EXAMPLES: Final = (
+    ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1),
+    ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
+)
+"""A small cluster of each profile, for explanations and docs."""
 
 
 def example(options: ExampleOptions) -> bytes:
@@ -124,7 +134,7 @@ class _Writer:
         if not text or text in self._explained:
             return []
         self._explained.add(text)
-        return [f"{indent}# {text}"]
+        return [f"{indent}# {line}" for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
 
     def _is_meant(self, below: Key | KeyTree) -> bool:
         if isinstance(below, Key):

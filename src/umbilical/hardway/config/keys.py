@@ -183,7 +183,12 @@ KEYS: Final[tuple[Key, ...]] = (
         ON_OFF,
         "Tunnel from the bootstrap kube-apiserver to pods. auto: on if the release has an image for it.",
     ),
-    Key("kubeProxy", ON_OFF, "kube-proxy on every node. auto: on if no network operator implements Services."),
+    Key(
+        "kubeProxy",
+        ON_OFF,
+        "kube-proxy on every node. auto: off in OpenShift, where OVN-Kubernetes implements Services and operators that "
+        "start earlier read the API's address from a file. Set on if they time out at the first Service address.",
+    ),
     Key("release.image", _IMAGE, "Release image, by digest.", ClusterProfile.OPENSHIFT),
     Key(
         "release.directory",
@@ -244,7 +249,6 @@ KEYS: Final[tuple[Key, ...]] = (
             ("bridge", _INTERFACE, "Name of the network's bridge on this host."),
             ("uplink", _INTERFACE, "This host's outgoing network interface, for masquerading."),
             ("iso", _FILE_NAME, "File name of the RHCOS live image in the pool directory."),
-            ("ignitionPort", _PORT, "Port that serves Ignition files while machines are installed."),
             ("statsPort", _PORT, "Port of HAProxy's statistics page."),
         )
     ),

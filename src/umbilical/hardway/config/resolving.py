@@ -281,7 +281,6 @@ class ConfigResolver:
             bridge=take("libvirt.bridge", f"virbr-{name}", "name"),
             uplink=take("libvirt.uplink", "eth0"),
             iso=take("libvirt.iso", "rhcos-live.iso"),
-            ignition_port=take("libvirt.ignitionPort", Libvirt.ignition_port),
             stats_port=take("libvirt.statsPort", Libvirt.stats_port),
         )
 

@@ -62,6 +62,8 @@ class ExplanationKind(Enum):
     CERTIFICATE = "certificate"
     FLAG = "flag"
     RULE = "rule"
+    CHECK = "check"
+    """Of a stage, other than lint rules."""
     CONDITION = "condition"
     """P1 to P8 of the pivot."""
     LESSON = "lesson"

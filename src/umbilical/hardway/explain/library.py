@@ -113,6 +113,7 @@ BY_HAND: Final[Mapping[str, str]] = {
     "HO-01": "grep -hE '^  (name|namespace):' artifacts/manifests/06-handoff-*.yaml",
     "MCO-01": "grep -e '--payload-version' artifacts/machine-config/render.sh",
     "MCO-02": "ls -R artifacts/machine-config/tls artifacts/machine-config/manifests",
+    "MCO-03": "jq -r '.systemd.units[].name' artifacts/ignition/master-0.ign",
     "IGN-01": "for f in artifacts/ignition/*.ign; do ignition-validate $f; done; jq -r '.storage.files[].path'"
     " artifacts/ignition/master-0.ign | sort | uniq -d",
     "IGN-02": "jq -r '.storage.files[] | \"\\(.mode) \\(.path)\"' artifacts/ignition/bootstrap.ign | grep key",

@@ -75,7 +75,7 @@ _PATH: Final = re.compile(r"(?<![\w/.-])(artifacts/|auth/|cluster\.yaml|release/
 
 def filled(entry: Explanation, cluster: Cluster, folder: str, asked: str = "") -> Explanation:
     """Fill addresses, names and the cluster's directory into the command."""
-    line = entry.by_hand
+    line = entry.by_hand.replace("--dir DIR", f"--dir {folder}")
     for word, value in _values(cluster, entry, asked).items():
         line = value.join(re.split(rf"(?<![A-Z]){word}(?![A-Z]|-[A-Z])", line))
     line = line.replace("172.30.0.1:", f"{cluster.service_ip}:")

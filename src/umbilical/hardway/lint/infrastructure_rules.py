@@ -124,10 +124,7 @@ def _assigned(facts: LintFacts) -> set[str]:
 
 def _firewall(facts: LintFacts) -> Iterator[str]:
     done = host_commands(facts)
-    ports = [port for port, _ in _entry_points(facts)]
-    if facts.cluster.libvirt is not None:
-        ports.append(facts.cluster.libvirt.ignition_port)
-    for port in ports:
+    for port, _ in _entry_points(facts):
         lines = [line for line in done if re.search(rf"--add-port={port}/tcp\b", line) and "--zone=libvirt" in line]
         if not lines:
             yield f"{HOST_PLAN} does not open port {port} in firewalld's zone libvirt"
@@ -260,7 +257,7 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
     rule(
         "HA-04",
-        "the host's firewall allows machines to reach the load balancer and their Ignition files",
+        "the host's firewall allows machines to reach the load balancer",
         "libvirt's bridges are in firewalld's zone libvirt, which rejects all but a few services: machines get "
         "connection refused (or no route to host), while the same request works on the host.",
         "umbilical stage run 02; bash artifacts/infrastructure/host-plan.sh check",

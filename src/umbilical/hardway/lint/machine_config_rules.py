@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.machine_config import RENDER_FIX
 from umbilical.hardway.lint.applied import (
     REFERENCES,
     SCRIPT,
@@ -27,6 +28,9 @@ TEMPLATE_IMAGES: Final = (
     *("kube-rbac-proxy", "pod", "haproxy-router"),
 )
 """Tags that the machine-config operator's templates need."""
+BASE_FILES: Final = ("/usr/local/bin/configure-ovs.sh",)
+BASE_UNITS: Final = ("nodeip-configuration.service", "ovs-configuration.service")
+"""Parts of every rendered MachineConfig without which a member has no network of OVN-Kubernetes."""
 _MOUNT: Final = "/assets/"
 _MADE: Final = ("mco-bootstrap", "mcc-input", "mcc-output", "api-bootstrap")
 
@@ -110,6 +114,16 @@ def _copies(facts: LintFacts) -> Iterator[str]:
             yield f"{SCRIPT} does not copy {part} ({what}) into {folder}"
 
 
+def _bases(facts: LintFacts) -> Iterator[str]:
+    for node in facts.cluster.members:
+        config = facts.ignition(node)
+        units = {unit.name for unit in config.units}
+        missing = [path for path in BASE_FILES if config.file(path) is None]
+        missing += [name for name in BASE_UNITS if name not in units]
+        if missing:
+            yield f"{layout.ignition(node)} lacks {', '.join(missing)}"
+
+
 RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CFG-05",
@@ -135,6 +149,16 @@ RULES: Final[tuple[LintRule, ...]] = (
         'It exits with "no controllerconfig found" or "no featuregate found", or names the missing file.',
         "copy the operator's manifests, the cluster's manifests and image-references into its manifest directory",
         _inputs,
+        profiles=OPENSHIFT,
+    ),
+    rule(
+        "MCO-03",
+        "masters and workers have the base that the machine-config operator renders",
+        "Our own base has only the kubelet and the pause image. Without the operator's files and units there is no "
+        "bridge br-ex, so OVN-Kubernetes does not start, nodes stay NotReady, and the machine-config daemon reports "
+        "them as degraded.",
+        RENDER_FIX,
+        _bases,
         profiles=OPENSHIFT,
     ),
 )

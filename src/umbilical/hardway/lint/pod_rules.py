@@ -176,7 +176,8 @@ RULES: Final[tuple[LintRule, ...]] = (
         "KP-03",
         "cluster IPs work on every node that needs them",
         "Operators and pods connect to the API at the first service address, time out and are in CrashLoopBackOff.",
-        "set kubeProxy: on in cluster.yaml, or use a network plugin that implements Services",
+        "set kubeProxy in cluster.yaml: `on` if operators time out at the first service address, or the network plugin "
+        "does not implement Services; else `off`",
         service_proxies.coverage_faults,
     ),
     rule(

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from umbilical.bootstrap.verify.documents import dig
+from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, RemovalStep, read_removals
+from umbilical.hardway.config.cluster import Switch
 from umbilical.hardway.lint.applied import references
 from umbilical.hardway.lint.clients import ClientIdentity, identity, read, roles_of
 from umbilical.hardway.lint.facts import LintFacts, Unreadable
@@ -46,6 +48,7 @@ def right_faults(facts: LintFacts) -> Iterator[str]:
 def coverage_faults(facts: LintFacts) -> Iterator[str]:
     if facts.cluster.is_openshift and not facts.cluster.has_kube_proxy:
         yield from _plugin_faults(facts)
+        yield from _untried(facts)
         return
     needing = facts.cluster.masters if facts.cluster.is_openshift else facts.cluster.members
     for node in needing:
@@ -85,6 +88,15 @@ def _plugin_faults(facts: LintFacts) -> Iterator[str]:
     if not types or not types <= set(PLUGINS_WITH_SERVICES):
         shown = ", ".join(sorted(map(str, types))) or "none"
         yield f"there is no {KUBE_PROXY}, and the network plugin ({shown}) is not known to implement Services"
+
+
+def _untried(facts: LintFacts) -> Iterator[Doubt]:
+    """Warn as long as cluster.yaml leaves open whether operators start without cluster IPs."""
+    if facts.cluster.kube_proxy is Switch.AUTO:
+        yield Doubt(
+            "kubeProxy: auto leaves kube-proxy out; that operators start without cluster IPs until the network plugin "
+            "runs is known from their source only, and was not tried on a cluster"
+        )
 
 
 def _user(facts: LintFacts, pod: StaticPod) -> ClientIdentity:

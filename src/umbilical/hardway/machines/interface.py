@@ -4,6 +4,7 @@ Programs on a node are found by their listening ports: the machines of a lab sha
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from umbilical.hardway.config.cluster import Cluster
@@ -38,7 +39,11 @@ class Machines(Protocol):
     def is_installed(self, node_id: str, ignition: bytes) -> bool:
         """Whether exactly this config was installed."""
 
-    def start(self, node_id: str) -> None: ...
+    def start(self, node_id: str) -> None:
+        """Start a machine that is off. In a lab also the failed services of one that is on."""
+
+    def failed_services(self, node_id: str) -> list[str]:
+        """List the services of a running machine that should run and do not."""
 
     def stop(self, node_id: str) -> None: ...
 
@@ -49,6 +54,12 @@ class Machines(Protocol):
         self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
     ) -> Done:
         """Run a program on a node as root; a non-zero exit code is not an error."""
+
+    def shell(self, node_id: str, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command on a node with the caller's terminal; by default a shell."""
+
+    def load_image(self, node_id: str, archive: Path) -> list[str]:
+        """Load an image archive into a node's container runtime, and return the names of the images."""
 
     def read(self, node_id: str, path: str) -> bytes | None:
         """Read a file of a node; None if it does not exist."""

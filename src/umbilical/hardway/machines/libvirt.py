@@ -14,7 +14,7 @@ from typing import Final
 
 from umbilical.fault import Fault, HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
-from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml
+from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, install_commands
 from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.machines import inspection
@@ -38,12 +38,13 @@ Connect = Callable[[ClusterNode], CommandRunner]
 def connect_by_ssh(record: Path, key: str) -> Connect:
     """Return a function that makes runners for nodes."""
 
-    def connect(node: ClusterNode) -> CommandRunner:
-        private = Path(key).expanduser() if key else None
-        known_hosts = make_directory(record / KNOWN_HOSTS) / node.id
-        return SshRunner(str(node.address), key=private, sudo=True, known_hosts=known_hosts)
+    return lambda node: ssh_runner(record, key, node)
 
-    return connect
+
+def ssh_runner(record: Path, key: str, node: ClusterNode) -> SshRunner:
+    private = Path(key).expanduser() if key else None
+    known_hosts = make_directory(record / KNOWN_HOSTS) / node.id
+    return SshRunner(str(node.address), key=private, sudo=True, known_hosts=known_hosts)
 
 
 class NodeShells:
@@ -86,10 +87,10 @@ INSTALL_SECONDS: Final = 1800.0
 """Time for writing 3 GB to a slow disk, a reboot, and Ignition."""
 CUSTOMIZE_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 5.0
-DEVICE: Final = "/dev/vda"
 _FOR_OWNER: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
 """Prefix of a command: its output files are never readable by others."""
 IGNITION_RESULT: Final = "/etc/.ignition-result.json"
+SERVICES: Final = ("crio", "kubelet")
 
 
 class LibvirtMachines:
@@ -107,7 +108,7 @@ class LibvirtMachines:
             raise HardwayError(
                 "UMB733", "could not set up libvirt machines", why, "set machines: libvirt in cluster.yaml"
             )
-        record = folder / RECORD
+        self._record = record = folder / RECORD
         self._cluster = cluster
         self._libvirt: Libvirt = cluster.libvirt
         self._host = host or ThisHost()
@@ -155,9 +156,9 @@ class LibvirtMachines:
         self._refuse_another(node_id, place, ignition)
         self.remove(node_id)
         put(self._host, place.ignition, ignition, 0o600)
-        self._customize(place)
-        disk = f"{self._cluster.sizes[node.role].disk_gib}G"
-        do(self._host, "qemu-img", "create", "-q", "-f", "qcow2", place.disk, disk)
+        # With mode 0600: the image holds the node's keys. libvirt gives it to qemu at the start.
+        for command in install_commands(self._cluster, self._libvirt, node):
+            do(self._host, *_FOR_OWNER, *command, timeout_seconds=CUSTOMIZE_SECONDS)
         # While it is empty: it will hold the node's keys, and libvirt changes only the owner.
         do(self._host, "chmod", "0600", place.disk)
         self._virsh.define(domain_xml(self._cluster, self._libvirt, node))
@@ -173,6 +174,10 @@ class LibvirtMachines:
     def start(self, node_id: str) -> None:
         self._virsh.start(self._places(node_id).domain)
 
+    def failed_services(self, node_id: str) -> list[str]:
+        done = self.run(node_id, ["systemctl", "is-failed", *SERVICES])
+        return [name for name, state in zip(SERVICES, done.text.split(), strict=False) if state == "failed"]
+
     def stop(self, node_id: str) -> None:
         self._virsh.stop(self._places(node_id).domain)
 
@@ -186,6 +191,15 @@ class LibvirtMachines:
         self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
     ) -> Done:
         return self._nodes.run(self._node(node_id), command, stdin, timeout_seconds)
+
+    def shell(self, node_id: str, command: Sequence[str]) -> list[str]:
+        runner = ssh_runner(self._record, self._cluster.access.ssh_key_file, self._node(node_id))
+        return runner.terminal_command(command)
+
+    def load_image(self, node_id: str, archive: Path) -> list[str]:
+        """Raises HardwayError: UMB772, always: these machines pull their images."""
+        why = "virtual machines pull images from registries"
+        raise HardwayError("UMB772", f"{archive} was not loaded onto {node_id}", why, "push it to a registry")
 
     def read(self, node_id: str, path: str) -> bytes | None:
         return self._nodes.read(self._node(node_id), path)
@@ -224,13 +238,6 @@ class LibvirtMachines:
             why = "another Ignition config was installed, and Ignition runs only at the first boot"
             remedy = "delete the machine and its disk first: umbilical stage rollback"
             raise HardwayError("UMB737", f"{node_id} was not installed: the machine exists already", why, remedy)
-
-    def _customize(self, place: places.MachinePlaces) -> None:
-        """Make the image with mode 0600: it holds the node's keys. libvirt gives it to qemu at the start."""
-        wanted = ("--dest-device", DEVICE, "--dest-ignition", place.ignition, "--output", place.iso)
-        base = places.base_iso(self._libvirt)
-        command = ("coreos-installer", "iso", "customize", "--force", *wanted, base)
-        do(self._host, *_FOR_OWNER, *command, timeout_seconds=CUSTOMIZE_SECONDS)
 
     def _await(self, node: ClusterNode, domain: str) -> None:
         """Wait until the installed system answers; start it if it powered off after the installation."""

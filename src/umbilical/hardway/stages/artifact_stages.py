@@ -155,8 +155,11 @@ class ArtifactStage:
     def steps(self, site: Site) -> Sequence[Step]:
         return [*writing_steps(site, self.number), *sweeping_steps(site, self.number)]
 
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [written_check(self.number)]
+
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        return [written_check(self.number), *lint_checks(site, self.groups, self.rules)]
+        return [*self.own_checks(site), *lint_checks(site, self.groups, self.rules)]
 
     def outputs(self, site: Site) -> Mapping[str, str]:
         return hashes(site, self.number)

@@ -1,5 +1,6 @@
 """Base of the stages that work on machines: built from functions, explained by a topic."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -7,14 +8,25 @@ from typing import Final
 
 from umbilical.checks.check import Check
 from umbilical.fault import Unsafe
+from umbilical.hardway.artifacts.infrastructure.libvirt import install_commands
+from umbilical.hardway.artifacts.infrastructure.places import libvirt_of, machine_places
 from umbilical.hardway.artifacts.layout import TLS, ignition
 from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.explain.entry import Topic
+from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Condition, Step, Undo
+from umbilical.hardway.undoing import ARTIFACTS
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
+_FAILURES: Final = (
+    KnownFailure(
+        "was not installed",
+        "umbilical stage plan shows what changed since: revert it, or umbilical stage rollback 09 to install it anew",
+    ),
+)
 LEAST_LEFT: Final = timedelta(hours=2)
 """Minimum lifetime of every certificate when a machine boots."""
 
@@ -41,6 +53,9 @@ class LiveStage:
         return self.make_steps(site)
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
+        return self.own_checks(site)
+
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
         return [condition.check for condition in self.make_conditions(site)]
 
 
@@ -54,7 +69,9 @@ class PassingStage(LiveStage):
 def _digest(site: Site, node: ClusterNode) -> str:
     import hashlib
 
-    return hashlib.sha256(site.content(ignition(node))).hexdigest()
+    path = ignition(node)
+    # Without the release there is none yet.
+    return hashlib.sha256(site.content(path)).hexdigest() if path in site.assets else ""
 
 
 def install_step(site: Site, node: ClusterNode) -> Step:
@@ -66,9 +83,25 @@ def install_step(site: Site, node: ClusterNode) -> Step:
             check_lives(site)
             site.notes[started_key(node)] = site.now().isoformat()
             site.machines.install(node.id, content)
+        elif _trouble(site, node):
+            site.machines.start(node.id)
 
-    command = f"coreos-installer install /dev/vda --ignition-file {node.id}.ign   # lab: applied to the node's root"
-    return Step(f"install {node.id}", command, act, Undo("remove-machine", {"node": node.id}))
+    return Step(f"install {node.id}", _install_line(site, node), act, Undo("remove-machine", {"node": node.id}))
+
+
+def _install_line(site: Site, node: ClusterNode) -> str:
+    """Return what installs the machine as a command line; a lab runs no command for it."""
+    source = f"{ARTIFACTS}/{ignition(node)}"
+    libvirt = libvirt_of(site.cluster)
+    if libvirt is None:
+        return f"jq . {source}   # umbilical writes these files to the root of {node.id} and starts its units"
+    place = machine_places(site.cluster, libvirt, node)
+    commands = (
+        ("install", "-m", "0600", source, place.ignition),
+        *install_commands(site.cluster, libvirt, node),
+        ("virsh", "start", place.domain),
+    )
+    return "; ".join(map(shlex.join, commands))
 
 
 def check_lives(site: Site) -> None:
@@ -91,11 +124,22 @@ def installed_condition(node: ClusterNode) -> Condition:
     def probe(site: Site) -> str:
         if not site.machines.is_installed(node.id, site.content(ignition(node))):
             raise NotYet("it was not installed from this config")
+        if trouble := _trouble(site, node):
+            raise NotYet(trouble)
         named = (site.machines.read(node.id, "/etc/hostname") or b"").decode().strip()
         if named != node.name:
             raise NotYet(f"its host name is {named!r}, not {node.name}")
         return named
 
     why = "with another config the machine has other keys, another name or another address"
-    fix = "umbilical stage rollback 09; or on the machine's console: journalctl -u ignition-firstboot-complete"
-    return Condition(f"installed-{node.id}", f"{node.id} runs from its Ignition config", why, fix, probe)
+    title = f"{node.id} runs from its Ignition config"
+    fix = f"umbilical stage run; if it does not help: umbilical stage logs {node.id}"
+    return Condition(f"installed-{node.id}", title, why, fix, probe, _FAILURES)
+
+
+def _trouble(site: Site, node: ClusterNode) -> str:
+    """Return why an installed machine is not at work; empty if it is."""
+    if site.machines.power(node.id) is not Power.ON:
+        return "the machine is off"
+    failed = site.machines.failed_services(node.id)
+    return f"not running: {', '.join(failed)}" if failed else ""

@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ PROGRAMS: Final[Mapping[ClusterProfile, tuple[str, ...]]] = {
     ClusterProfile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
     ClusterProfile.KUBERNETES: (
         *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
-        *("kube-proxy", "coredns", "containerd", "runc", "ip", "nft", "haproxy", "nsenter", "openssl"),
+        *("kube-proxy", "coredns", "containerd", "runc", "ip", "nft", "iptables", "haproxy", "nsenter", "openssl"),
     ),
 }
 """Required programs; a survey may add more."""
@@ -70,24 +71,27 @@ class PrerequisitesStage:
     def steps(self, site: Site) -> Sequence[Step]:
         return []
 
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
+        return list(_checks(cache(lambda: site.machines.survey(site.cluster))))
+
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        return [*_checks(site.machines.survey(site.cluster)), *lint_checks(site, ("CFG",))]
+        return [*self.own_checks(site), *lint_checks(site, ("CFG",))]
 
 
-def _checks(survey: Survey) -> Iterable[Check[Site]]:
+def _checks(survey: Callable[[], Survey]) -> Iterator[Check[Site]]:
     yield Check(
         "PRE-01",
         "all required programs are installed",
         "later stages start them",
         "install the missing programs; umbilical explain 01",
-        lambda site: _programs(site.cluster, survey),
+        lambda site: _programs(site.cluster, survey()),
     )
     yield Check(
         "PRE-02",
         "the host has enough cores, memory and disk",
         "etcd loses its leader on a host that swaps, and images fill a small disk",
         "use a larger host, or fewer or smaller nodes",
-        lambda site: _room(site.cluster, survey),
+        lambda site: _room(site.cluster, survey()),
     )
     yield Check(
         "PRE-03",
@@ -108,15 +112,19 @@ def _checks(survey: Survey) -> Iterable[Check[Site]]:
         "openssl is 1.1.1 or newer",
         "older versions lack options that the certificate checks use",
         "install a current openssl",
-        lambda site: _openssl(survey),
+        lambda site: _openssl(survey()),
     )
     yield Check(
         "PRE-06",
         "the survey of the host found no problem",
         "a problem of the host can stop later stages",
         "fix it, or continue if it does not matter for you",
-        lambda site: warned("; ".join(survey.notes)) if survey.notes else passed(),
+        lambda site: _notes(survey()),
     )
+
+
+def _notes(survey: Survey) -> Verdict:
+    return warned("; ".join(survey.notes)) if survey.notes else passed()
 
 
 def _programs(cluster: Cluster, survey: Survey) -> Verdict:

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from umbilical.checks.check import Check, failed, passed
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.machines.interface import InfraProbe
+from umbilical.hardway.machines.interface import InfraProbe, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_stages
 from umbilical.hardway.stages.artifact_stages import lint_checks
+from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.undoing import DESTROY_MACHINES
 
 PKI_STAGE: Final = 5
@@ -44,15 +45,23 @@ class InfrastructureStage:
             ),
         ]
 
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [artifact_stages.written_check(self.number)]
+
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        written = artifact_stages.written_check(self.number)
-        return [written, *lint_checks(site, ("HA", "LV")), *(_check(probe) for probe in _probes(site))]
+        return [*self.own_checks(site), *lint_checks(site, ("HA", "LV")), *(_check(probe) for probe in _probes(site))]
 
     def outputs(self, site: Site) -> Mapping[str, str]:
         return artifact_stages.hashes(site, self.number)
 
 
 def _build(site: Site) -> None:
+    """Raises HardwayError: UMB739, the machines that held the cluster are gone; new ones would wait for its API."""
+    booted = [node.id for node in site.cluster.members if started_key(node) in site.notes]
+    if booted and all(site.machines.power(node.id) is Power.ABSENT for node in site.cluster.nodes):
+        why = f"{', '.join(booted)} were booted and no longer exist; etcd's data was on them"
+        remedy = "umbilical stage destroy --yes, then umbilical stage run"
+        raise HardwayError("UMB739", "the machines of the cluster are gone", why, remedy)
     chosen = {name: asset.content for name, asset in site.assets.items() if name.startswith(f"{INFRASTRUCTURE}/")}
     site.machines.build(site.cluster, chosen)
 

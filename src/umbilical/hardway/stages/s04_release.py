@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
-from umbilical.fault import RenderError
+from umbilical.checks.check import Check, Verdict, failed, passed, skipped
+from umbilical.fault import HostError, RenderError
 from umbilical.hardway.artifacts import layout, machine_config
 from umbilical.hardway.artifacts.release import ReleaseCommand, release_commands
 from umbilical.hardway.explain.entry import stage_topic
@@ -49,16 +49,17 @@ class ReleaseStage:
         return [
             *artifact_stages.writing_steps(site, PKI_STAGE, "which the render commands read"),
             *artifact_stages.writing_steps(site, self.number),
-            *([_render_step(site)] if _podman(site) else []),
+            _render_step(site),
         ]
 
+    def later_steps(self, site: Site) -> Sequence[Step]:
+        return [_render_step(site)] if site.cluster.is_openshift and not site.files.get(self.number) else []
+
+    def own_checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [artifact_stages.written_check(self.number), _IMAGES, _RENDERED]
+
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        return [
-            artifact_stages.written_check(self.number),
-            _IMAGES,
-            _RENDERED,
-            *lint_checks(site, ("MCO",), ("CFG-05",)),
-        ]
+        return [*self.own_checks(site), *lint_checks(site, ("MCO",), ("CFG-05",))]
 
     def outputs(self, site: Site) -> Mapping[str, str]:
         bases = read_node_bases(site.folder).values()
@@ -103,9 +104,19 @@ def _render_step(site: Site) -> Step:
     return Step(
         "render machine configs with the release's programs",
         shlex.join(command),
-        lambda: site.reporter.saw(processes.run(command, RENDER_SECONDS).strip()),
-        Undo(REMOVE_FILES, {"paths": [work]}),
+        lambda: site.reporter.saw(_render(site, command)),
+        # Without podman the directory is a copy that the user brought.
+        Undo(REMOVE_FILES, {"paths": [work]}) if _podman(site) else None,
     )
+
+
+def _render(site: Site, command: Sequence[str]) -> str:
+    """Run the containers; without podman keep what another host has rendered."""
+    if _podman(site):
+        return processes.run(command, RENDER_SECONDS).strip()
+    if bases := read_node_bases(site.folder):
+        return f"podman is not installed; kept {', '.join(base.name for base in bases.values())}"
+    raise HostError("UMB803", "machine configs were not rendered", "podman is not installed", machine_config.RENDER_FIX)
 
 
 def _podman(site: Site) -> bool:
@@ -121,8 +132,7 @@ def _check_rendered(site: Site) -> Verdict:
         return failed(error.why)
     if bases:
         return passed(", ".join(base.name for base in bases.values()))
-    missing = "no machine config is rendered, so nodes use the built-in base"
-    return failed(missing) if _podman(site) else warned(f"{missing}: podman is not installed")
+    return failed("no machine config is rendered, so nodes use the built-in base")
 
 
 def _check_images(site: Site) -> Verdict:
@@ -163,7 +173,7 @@ _RENDERED: Final = Check(
     "REL-02",
     "machine configs of masters and workers are rendered and valid",
     "the machine-config daemon compares nodes with them, and marks nodes that differ as degraded",
-    f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}, on a host with podman and the pull secret",
+    machine_config.RENDER_FIX,
     _check_rendered,
 )
 

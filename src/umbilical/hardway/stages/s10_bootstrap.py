@@ -11,10 +11,12 @@ from umbilical.cluster.apply import CreateResult, Creator, ManifestDocument, rea
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import HardwayError
-from umbilical.hardway import kube, temporary
+from umbilical.hardway import kube, operators, temporary
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.machines.interface import PORTS, is_listening
+from umbilical.hardway.pivot_conditions import CONTROLLERS
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Condition, Step, wait_for
 from umbilical.hardway.stages.live import PassingStage, install_step, installed_condition
@@ -23,11 +25,12 @@ from umbilical.host.waiting import NotYet
 
 _INSTALL_TOPIC: Final = stage_topic(
     9,
-    "Installs the operating system with bootstrap.ign on the bootstrap machine and boots it. Masters follow when its "
-    "API is healthy (stage 11), workers after the pivot (stage 14): a node that boots earlier only waits.",
+    "Installs the operating system with bootstrap.ign on the bootstrap machine and boots it. A virtual machine has its "
+    "config in its own live image, so nothing serves it over HTTP. Masters follow when its API is healthy (stage 11), "
+    "workers after the pivot (stage 14): a node that boots earlier only waits.",
     "Ignition, once, at the first boot.",
     "Without a bootstrap node there is no API with which masters can register.",
-    "ssh core@BOOTSTRAP cat /etc/.ignition-result.json; journalctl -u ignition-files",
+    "umbilical stage shell bootstrap -- cat /etc/.ignition-result.json",
     "The installer uploads bootstrap.ign to cloud storage, from which the machine fetches it; on bare metal it starts "
     "a virtual machine with it.",
 )
@@ -50,12 +53,16 @@ API_SECONDS: Final = 600.0
 OBJECTS_SECONDS: Final = 3600.0
 """The same timeout as cluster-bootstrap."""
 CERTIFICATES_SECONDS: Final = 300.0
+CONTROLLERS_SECONDS: Final = 300.0
+VERSION_SECONDS: Final = 1200.0
+"""bootkube.sh starts the version operator when its objects exist, and the release image is pulled then."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 TOPIC: Final = stage_topic(
     10,
-    "Waits for etcd and the API on the bootstrap node, then creates every manifest in order: namespaces, CRDs, RBAC, "
-    "FeatureGate, configuration with its status, Secrets and hand-off objects.",
+    "Waits for the bootstrap node's static pods (etcd, API server, controller manager, scheduler), then creates every "
+    "manifest in order: namespaces, CRDs, RBAC, FeatureGate, configuration with its status, Secrets and hand-off "
+    "objects. In OpenShift the fifth static pod, the cluster-version operator, starts then.",
     "Masters, which register with this API; operators, which read their signers, configuration and feature gates.",
     "Without CRDs or FeatureGate the cluster-version operator restarts forever. Without the status of Infrastructure: "
     "`ControlPlaneTopology was not set`.",
@@ -63,9 +70,7 @@ TOPIC: Final = stage_topic(
     "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node.",
 )
 _FAILURES: Final = (
-    KnownFailure(
-        "refused", "nothing listens on the port yet: crictl ps -a on the bootstrap node shows whether the pod started"
-    ),
+    KnownFailure("refused", "nothing listens on the port yet: umbilical stage logs bootstrap lists what has started"),
     KnownFailure(
         "certificate", "check the serving certificate: openssl s_client -connect BOOTSTRAP:6443 | openssl x509 -text"
     ),
@@ -86,7 +91,7 @@ def etcd_condition() -> Condition:
         return "healthy"
 
     why = "kube-apiserver stores all data in it"
-    fix = "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node"
+    fix = "umbilical stage logs bootstrap etcd"
     return Condition("bootstrap-etcd", "etcd on the bootstrap node is healthy", why, fix, probe, _FAILURES)
 
 
@@ -95,7 +100,7 @@ def api_condition() -> Condition:
         "bootstrap-api",
         "kube-apiserver on the bootstrap node is ready",
         "nodes register and objects are created through it",
-        "crictl logs $(crictl ps -a --name kube-apiserver -q) on the bootstrap node",
+        "umbilical stage logs bootstrap kube-apiserver",
         lambda site: kube.ready_text(site, site.cluster.bootstrap.address),
         _FAILURES,
     )
@@ -120,6 +125,22 @@ def documents(site: Site) -> list[ManifestDocument]:
                 )
             found.append(document)
     return found
+
+
+def controllers_condition() -> Condition:
+    """By their ports: the bootstrap node is not registered, so the API has no pods of it."""
+
+    def probe(site: Site) -> str:
+        node = site.cluster.bootstrap.id
+        silent = [f"{name} (port {PORTS[name]})" for name in CONTROLLERS if not is_listening(site.machines, node, name)]
+        if silent:
+            raise NotYet(f"{', '.join(silent)} does not listen")
+        return ", ".join(CONTROLLERS)
+
+    title = "controller manager and scheduler run on the bootstrap node"
+    why = "without them no certificate is signed, no pod is created and none gets a node"
+    fix = "umbilical stage logs bootstrap kube-controller-manager; umbilical stage logs bootstrap kube-scheduler"
+    return Condition("bootstrap-controllers", title, why, fix, probe)
 
 
 def objects_condition() -> Condition:
@@ -173,7 +194,7 @@ def _hand_out(site: Site) -> None:
         "the tunnel's certificates on the bootstrap node",
         lambda: temporary.hand_out_certificates(site),
         CERTIFICATES_SECONDS,
-        remedy="journalctl -u bootkube on the bootstrap node",
+        remedy="umbilical stage logs bootstrap bootkube",
         sleep=site.sleep,
     )
 
@@ -196,12 +217,30 @@ def _steps(site: Site) -> Sequence[Step]:
             "kubectl get --raw /readyz",
             lambda: wait_for(site, API_SECONDS, balancer_condition()),
         ),
+        Step(
+            "wait for controller manager and scheduler",
+            "ss -ltn 'sport = :10257 or sport = :10259'   # on the bootstrap node",
+            lambda: wait_for(site, CONTROLLERS_SECONDS, controllers_condition()),
+        ),
         Step("create the cluster's objects", "kubectl create -f manifests/ --save-config=false", lambda: _create(site)),
     ]
+    if site.cluster.is_openshift:
+        steps.append(
+            Step(
+                "wait for the cluster-version operator",
+                "oc describe clusterversion version",
+                lambda: wait_for(site, VERSION_SECONDS, operators.started_condition()),
+            )
+        )
     if site.has_tunnel:
         secret = "kubectl create secret generic konnectivity-agent-certs --from-file=..."
         steps.append(Step("create the Secret with the agents' certificates", secret, lambda: _hand_out(site)))
     return steps
+
+
+def _conditions(site: Site) -> Sequence[Condition]:
+    found = [etcd_condition(), api_condition(), balancer_condition(), controllers_condition(), objects_condition()]
+    return [*found, *([operators.started_condition()] if site.cluster.is_openshift else []), no_node_condition()]
 
 
 STAGE: Final = PassingStage(
@@ -211,6 +250,6 @@ STAGE: Final = PassingStage(
     (7, 9),
     TOPIC,
     _steps,
-    lambda site: [etcd_condition(), api_condition(), balancer_condition(), objects_condition(), no_node_condition()],
+    _conditions,
     recipes=("manifests",),
 )

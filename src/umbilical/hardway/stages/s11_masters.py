@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.hardway import kube, smoke_tests, temporary
+from umbilical.hardway import kube, operators, smoke_tests, temporary
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.csr_rounds import approving_condition, registered_condition
@@ -21,11 +21,14 @@ from umbilical.host.waiting import NotYet
 REGISTER_SECONDS: Final = 1200.0
 SERVICES_SECONDS: Final = 600.0
 AGENTS_SECONDS: Final = 600.0
+OPERATORS_SECONDS: Final = 1800.0
+"""Operators start after the masters have a pod network."""
 
 TOPIC: Final = stage_topic(
     11,
     "Boots the masters and approves two certificates for each by policy: a client and a serving certificate. Masters "
-    "are then registered, but perhaps not Ready: that needs a pod network.",
+    "are then registered, but perhaps not Ready: that needs a pod network. In OpenShift it also waits until the "
+    "operators of the pod network and the control plane run.",
     "kube-apiserver, which authenticates nodes by them; kubelets, which serve logs and exec with them.",
     "Without the client certificate the kubelet waits 15 minutes and requests it again. Without the serving one "
     "`kubectl logs` fails: `remote error: tls: internal error`. Without kube-proxy pods time out on Service addresses.",
@@ -77,7 +80,7 @@ def service_condition(nodes: Sequence[ClusterNode]) -> Condition:
         ),
     )
     why = "operators and pods use the API at this address; without kube-proxy or a network it times out"
-    fix = "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy"
+    fix = "umbilical stage logs NODE kube-proxy; umbilical stage shell NODE -- nft list ruleset"
     title = "the Service `kubernetes` answers on every node"
     return Condition(f"service-{nodes[0].role.value}s" if nodes else "service", title, why, fix, probe, known)
 
@@ -113,6 +116,14 @@ def _steps(site: Site) -> Sequence[Step]:
                 _until_pivot(site, lambda: wait_for(site, AGENTS_SECONDS, temporary.agents_condition(len(masters)))),
             )
         )
+    if site.cluster.is_openshift:
+        steps.append(
+            Step(
+                "wait for the control plane's operators",
+                "oc get clusteroperators",
+                lambda: wait_for_nodes(site, OPERATORS_SECONDS, operators.reporting_condition()),
+            )
+        )
     if site.smoke_test is not None:
         steps += [
             replace(step, act=_until_pivot(site, step.act)) for step in smoke_tests.webhook_steps(site, masters[0])
@@ -137,7 +148,7 @@ def _conditions(site: Site) -> Sequence[Condition]:
         found.append(labelled_condition(masters))
     if site.cluster.has_kube_proxy:
         found.append(service_condition(masters))
-    return found
+    return [*found, *([operators.reporting_condition()] if site.cluster.is_openshift else [])]
 
 
 STAGE: Final = LiveStage(

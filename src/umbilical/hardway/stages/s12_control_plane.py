@@ -102,7 +102,7 @@ def _promoted_condition(node: ClusterNode) -> Condition:
         return f"member {member.id} votes"
 
     why = "a learner has no vote: without the bootstrap member etcd would lose quorum"
-    fix = f"on {node.id}: crictl logs of etcd; etcdctl member list"
+    fix = f"umbilical stage logs {node.id} etcd"
     return Condition(f"etcd-{node.id}", f"etcd on {node.id} is a voting member", why, fix, probe, _FAILURES)
 
 
@@ -119,13 +119,13 @@ def voting_condition(node: ClusterNode) -> Condition:
         return f"{member.id} is healthy"
 
     why = "the masters must hold the cluster's data before the bootstrap node is removed"
-    fix = f"on {node.id}: crictl logs of etcd; etcdctl endpoint health"
+    fix = f"umbilical stage logs {node.id} etcd"
     return Condition(f"voting-{node.id}", f"etcd on {node.id} is healthy and votes", why, fix, probe, _FAILURES)
 
 
 def api_condition(node: ClusterNode) -> Condition:
     why = "after the pivot the load balancer sends requests to it"
-    fix = f"on {node.id}: crictl logs of kube-apiserver"
+    fix = f"umbilical stage logs {node.id} kube-apiserver"
     title = f"kube-apiserver on {node.id} is ready"
     return Condition(f"api-{node.id}", title, why, fix, lambda site: kube.ready_text(site, node.address))
 
@@ -140,7 +140,7 @@ def pods_condition(node: ClusterNode) -> Condition:
         return ", ".join(names)
 
     why = "without controllers and scheduler no workload is created"
-    fix = f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a"
+    fix = f"kubectl -n kube-system get pods -o wide; umbilical stage logs {node.id}"
     return Condition(f"plane-{node.id}", f"the control plane pods on {node.id} are ready", why, fix, probe)
 
 
@@ -231,7 +231,7 @@ def _wait_for_end(site: Site, node_id: str) -> None:
         if is_listening(site.machines, node_id, "etcd"):
             raise NotYet("etcd still runs")
 
-    what, remedy = f"etcd on {node_id} to end", "crictl ps on the node"
+    what, remedy = f"etcd on {node_id} to end", f"umbilical stage logs {node_id} etcd"
     wait(site.reporter, what, probe, MEMBER_SECONDS, remedy=remedy, sleep=site.sleep)
 
 

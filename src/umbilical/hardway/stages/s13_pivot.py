@@ -254,7 +254,7 @@ def _stop_pods(site: Site, *programs: str) -> None:
                 raise NotYet(f"{program} still runs")
 
     what = f"{', '.join(programs)} to end"
-    wait(site.reporter, what, probe, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
+    wait(site.reporter, what, probe, END_SECONDS, remedy=f"umbilical stage logs {boot.id} kubelet", sleep=site.sleep)
 
 
 def _stop_controllers(site: Site) -> None:

@@ -25,7 +25,7 @@ _WORKERS_TOPIC: Final = stage_topic(
     "Boots the workers. They follow the pivot, so that nothing they use is removed.",
     "Ignition on each worker; then its kubelet, which requests a certificate.",
     "Ingress and most workloads have no node to run on.",
-    "kubectl get csr -w; ssh core@WORKER journalctl -u kubelet",
+    "kubectl get csr -w; umbilical stage logs WORKER kubelet",
     "MachineSets create workers through the cloud's API; on platform none users boot them.",
 )
 
@@ -62,7 +62,7 @@ def alive_condition(nodes: Sequence[ClusterNode]) -> Condition:
         return f"{len(nodes)} leases are fresh"
 
     why = "a node stays Ready for a while after its kubelet has stopped"
-    fix = "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet"
+    fix = "kubectl -n kube-node-lease get leases; umbilical stage logs NODE kubelet"
     return Condition("nodes-alive", "every node renews its lease", why, fix, probe)
 
 
@@ -128,7 +128,7 @@ def ready_condition(nodes: Sequence[ClusterNode]) -> Condition:
         "nodes-ready",
         "every node is Ready",
         "the scheduler uses only Ready nodes",
-        "kubectl describe node NAME; on the node: journalctl -u kubelet",
+        "kubectl describe node NAME; umbilical stage logs NODE kubelet",
         probe,
         (KnownFailure("cni|NetworkPluginNotReady|network", "the node has no pod network: ls /etc/cni/net.d on it"),),
     )

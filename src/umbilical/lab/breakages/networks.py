@@ -58,7 +58,8 @@ def _give_route(testbed: Testbed, memory: Memory) -> None:
         testbed.lab.exec(BOOTSTRAP, ["ip", "addr", "del", _second(testbed), "dev", MACHINE_LINK]).check()
     testbed.lab.set_default_route(BOOTSTRAP, True)
     found = _find_address(testbed)
-    if found.strip() not in [str(one.ip) for one in testbed.lab.topology.bootstrap.addresses]:
+    # The search prints the address, and its origin behind it.
+    if found.split()[:1] not in [[str(one.ip)] for one in testbed.lab.topology.bootstrap.addresses]:
         why = f"the script that finds its address printed: {' | '.join(found.split(chr(10)))}"
         raise LabError(
             "UMB864", "the bootstrap node did not find its address after the repair", why, "umbilical lab status"

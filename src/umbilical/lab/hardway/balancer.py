@@ -126,7 +126,7 @@ class LabBalancer:
             raise LabError("UMB735", "HAProxy rejected the load balancer's config", verdict.report, remedy)
 
     def _start(self) -> None:
-        self._lab.start(HOST, PROCESS, balancer_command(FOLDER))
+        self._lab.start(HOST, PROCESS, balancer_command(FOLDER), restarts=True)
         wait("HAProxy", self._look_for_worker, READY_SECONDS, 0.05)
 
     def _reload(self) -> None:

@@ -18,11 +18,14 @@ from umbilical.host import namespaces
 from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 from umbilical.lab import binaries
 from umbilical.lab import lab as labs
+from umbilical.lab.hardway import balancer as balancer_program
+from umbilical.lab.hardway import names
 from umbilical.lab.hardway import node as hardway_power
 from umbilical.lab.hardway.balancer import LabBalancer
 from umbilical.lab.hardway.names import HOST, LabResolver, forward_checks, reverse_checks, topology_of
 from umbilical.lab.hardway.node import HOSTS, LabNode
 from umbilical.lab.isolation import find_program
+from umbilical.lab.kubelet import node_runtime
 from umbilical.lab.kubelet.node_runtime import CNI_PACKAGE, check_needs, find_cni
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.network import MACHINE_LINK
@@ -35,8 +38,8 @@ FIX: Final = "umbilical stage run 02"
 
 
 def inspect(lab: "Lab", cluster: Cluster) -> list[InfraProbe]:
-    names = _names(LabResolver(lab), cluster)
-    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(LabBalancer(lab)), *names]
+    resolved = _names(LabResolver(lab), cluster)
+    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(LabBalancer(lab)), *resolved]
 
 
 def _topology(lab: "Lab", cluster: Cluster) -> InfraProbe:
@@ -71,7 +74,7 @@ def _answers(id_: str, wrong: Sequence[str], count: int) -> InfraProbe:
 
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
-SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "haproxy", "nsenter", "openssl", "curl")
+SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "iptables", "haproxy", "nsenter", "openssl", "curl")
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
@@ -117,6 +120,8 @@ class LabMachines:
         balancer.write_files(_named(infrastructure, INFRASTRUCTURE, ".crt"))
         balancer.begin(infrastructure[HAPROXY_BOOTSTRAP])
         LabResolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
+        for name in (balancer_program.PROCESS, names.PROCESS):
+            hardway_power.share_log(lab, HOST, name)
 
     def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         lab = self._open()
@@ -149,6 +154,9 @@ class LabMachines:
             raise LabError("UMB738", f"could not start {node_id}", why, "umbilical stage run 09")
         node.boot()
 
+    def failed_services(self, node_id: str) -> list[str]:
+        return LabNode(self._lab(), node_id).failed_services()
+
     def stop(self, node_id: str) -> None:
         lab = self._open()
         if lab is not None and LabNode(lab, node_id).power is not Power.ABSENT:
@@ -169,6 +177,13 @@ class LabMachines:
             raise LabError("UMB738", f"could not run a program on {node_id}", why, "umbilical stage status")
         done = lab.exec(node_id, command, stdin=stdin, timeout_seconds=timeout_seconds)
         return Done(done.exit_code, done.stdout, done.stderr)
+
+    def shell(self, node_id: str, command: Sequence[str]) -> list[str]:
+        return self._lab().shell(node_id, command)
+
+    def load_image(self, node_id: str, archive: Path) -> list[str]:
+        """Raises LabError: it is not an image archive (UMB772), or containerd does not run."""
+        return node_runtime.load_image(self._lab(), node_id, archive)
 
     def read(self, node_id: str, path: str) -> bytes | None:
         try:
@@ -199,7 +214,11 @@ class LabMachines:
         return Lab.open(self._directory) if state is not None and state.is_alive() else None
 
     def _lab(self) -> Lab:
-        return Lab.open(self._directory)
+        """Raises LabError: UMB815, the lab is not up."""
+        lab = self._open()
+        if lab is None:
+            raise LabError("UMB815", "the machines of the cluster are not up", f"no lab runs in {self._directory}", FIX)
+        return lab
 
     def _make(self, cluster: Cluster) -> Lab:
         found = binaries.find(PEERS, self._bin_dir)

@@ -88,7 +88,7 @@ class LabResolver:
             self._lab.write(HOST, f"{FOLDER}/{name}", content, 0o644)
         if self._is_running():
             self._lab.stop(HOST, PROCESS)
-        self._lab.start(HOST, PROCESS, ["sh", "-c", _START, FOLDER, *resolver_command()])
+        self._lab.start(HOST, PROCESS, ["sh", "-c", _START, FOLDER, *resolver_command()], restarts=True)
         wait("CoreDNS", self._look, READY_SECONDS)
 
     def wrong(self, checks: Sequence[NameCheck], *, is_reverse: bool = False) -> list[str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.fault import LabError
 from umbilical.hardway.artifacts import layout
+from umbilical.hardway.node_logs import UNITS as UNIT_LOGS
 from umbilical.host.files import make_directory
 from umbilical.host.machine_records import Power
 from umbilical.lab import cgroups, node_root, removal
@@ -145,8 +146,6 @@ DROP_IN: Final = f"{layout.KUBELET_CONFIG_DROP_INS}/90-machine.conf"
 KEYFILES: Final = "/etc/NetworkManager/system-connections"
 HOSTS: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 APPLY_SECONDS: Final = 120.0
-JOURNAL: Final = "/var/log/units"
-"""Directory of <unit>.log, the output of units, in place of systemd's journal."""
 
 
 class LabNode:
@@ -185,8 +184,9 @@ class LabNode:
         self.boot()
 
     def boot(self) -> None:
-        """Boot the machine from its disk; an interrupted boot starts again."""
-        if self._lab.exists(self.name, BOOTED) and containerd.PROCESS in self._running():
+        """Boot the machine from its disk; an interrupted boot starts again, and a running machine's failed services."""
+        if self._lab.exists(self.name, BOOTED):
+            self._start_failed()
             return
         self.shut_down()
         self._lab.set_link(self.name, True)
@@ -194,10 +194,24 @@ class LabNode:
         group = node_runtime.make_group(self._lab, self.name)
         self._lab.write(self.name, DROP_IN, kubelet_config.machine_drop_in(group), 0o644)
         node_runtime.start_containerd(self._lab, self.name)
+        share_log(self._lab, self.name, containerd.PROCESS)
         for unit in self.enabled_units():
             self.start_unit(unit)
         self._lab.write(self.name, FIRST_BOOT, b"", 0o644)
         self._lab.write(self.name, BOOTED, b"", 0o644)
+
+    def failed_services(self) -> list[str]:
+        """List the services that should run and do not; a unit that ended with success has done its work."""
+        ends = {one.name: one.exit_code for one in self._lab.processes() if one.node == self.name}
+        units = [unit for unit in self.enabled_units() if ends.get(unit, -1) not in (None, 0)]
+        return [*([containerd.PROCESS] if ends.get(containerd.PROCESS, -1) is not None else []), *units]
+
+    def _start_failed(self) -> None:
+        for name in self.failed_services():
+            if name == containerd.PROCESS:
+                node_runtime.start_containerd(self._lab, self.name)
+            else:
+                self.start_unit(name)
 
     def shut_down(self) -> None:
         """Power off, also after an interrupted boot."""
@@ -228,7 +242,7 @@ class LabNode:
     def start_unit(self, unit: str) -> None:
         if node_runtime.is_running(self._lab, self.name, unit):
             return
-        self._share_log(unit)
+        share_log(self._lab, self.name, unit)
         self._lab.start(self.name, unit, [sys.executable, "-m", "umbilical.lab.unit_runner", unit])
 
     def _running(self) -> set[str]:
@@ -253,14 +267,15 @@ class LabNode:
         content = "".join(f"nameserver {server}\n" for server in resolvers)
         self._lab.write(self.name, "/etc/resolv.conf", content.encode(), 0o644)
 
-    def _share_log(self, unit: str) -> None:
-        """Hard-link a unit's log into the node."""
-        log = self._lab.directory.log_file(self.name, unit)
-        place = node_files.locate(self._lab.directory.node_root(self.name), f"{JOURNAL}/{unit}.log")
-        make_directory(place.parent, 0o755)
-        log.touch(0o600)
-        place.unlink(missing_ok=True)
-        place.hardlink_to(log)
+
+def share_log(lab: "Lab", node: str, name: str) -> None:
+    """Hard-link the log of a service into its node."""
+    log = lab.directory.log_file(node, name)
+    place = node_files.locate(lab.directory.node_root(node), f"{UNIT_LOGS}/{name}.log")
+    make_directory(place.parent, 0o755)
+    log.touch(0o600)
+    place.unlink(missing_ok=True)
+    place.hardlink_to(log)
 
 
 def config_hash(ignition: bytes) -> str:

@@ -46,13 +46,17 @@ class ImageConfig:
     user: str = ""
     """As numbers, `65532:65532`: the kubelet cannot check runAsNonRoot with a name."""
     entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """Arguments of the entrypoint; a pod's `args` replace them."""
     environment: tuple[str, ...] = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 
 
 def program_entries(programs: dict[str, Path | bytes]) -> list[LayerEntry]:
-    """Return the root file system for static programs: /usr/bin and /tmp."""
+    """Return the root file system for programs: /usr/bin and /tmp."""
     files = [LayerEntry(f"usr/bin/{name}", source) for name, source in sorted(programs.items())]
-    return [LayerEntry("tmp", mode=SCRATCH_MODE), LayerEntry("usr"), LayerEntry("usr/bin"), *files]
+    # Scripts begin with #!/bin/sh.
+    links = [LayerEntry("bin", link="usr/bin")]
+    return [*links, LayerEntry("tmp", mode=SCRATCH_MODE), LayerEntry("usr"), LayerEntry("usr/bin"), *files]
 
 
 def tree_entries(root: Path) -> Iterator[LayerEntry]:
@@ -130,6 +134,7 @@ def _config_json(config: ImageConfig, layer_digest: str) -> bytes:
             "User": config.user,
             "Entrypoint": list(config.entrypoint),
             "Env": list(config.environment),
+            **({"Cmd": list(config.command)} if config.command else {}),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
     }
@@ -152,7 +157,9 @@ _PLACE: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 def library_entries(programs: Iterable[Path]) -> list[LayerEntry]:
     """List the libraries of these programs and the loader, at the paths where the loader searches."""
-    found = {place for program in programs for place in library_paths(run(["ldd", program], LDD_SECONDS))}
+    # One call: ldd starts a shell.
+    chosen = [*programs]
+    found = set(library_paths(run(["ldd", *chosen], LDD_SECONDS))) if chosen else ()
     # Resolved: the path is often a symlink.
     return [LayerEntry(place.lstrip("/"), Path(place).resolve(), 0o755) for place in sorted(found)]
 

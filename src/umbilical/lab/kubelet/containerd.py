@@ -1,6 +1,7 @@
 """The containerd of one node: root, state and socket are inside the node's root directory."""
 
 import platform
+import re
 import struct
 from pathlib import Path
 from typing import Final
@@ -66,8 +67,9 @@ NAMESPACE: Final = "k8s.io"
 STATE_DIRECTORY: Final = "/var/lib/containerd"
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
-# For kube-apiserver's 100 MB on two busy cores.
-IMPORT_SECONDS: Final = 120.0
+# For kube-apiserver's 100 MB on two busy cores; users load larger ones.
+IMPORT_SECONDS: Final = 600.0
+_IMPORTED: Final = re.compile(r"^unpacking (\S+) \(.*\)\.\.\.done", re.MULTILINE)
 _UNUSED: Final = (
     "io.containerd.snapshotter.v1.aufs",
     "io.containerd.snapshotter.v1.btrfs",
@@ -120,7 +122,7 @@ def version(lab: Lab, node: str) -> str:
 
 def start(lab: Lab, node: str) -> None:
     """Start it and wait until it is ready. Raises LabError: UMB842, it exited; UMB850, timeout."""
-    lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH])
+    lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH], restarts=True)
 
     def look() -> None:
         refuse_if_ended(lab, node, PROCESS)
@@ -130,9 +132,14 @@ def start(lab: Lab, node: str) -> None:
     wait(f"containerd on {node}", look, START_SECONDS, POLL_SECONDS)
 
 
-def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) -> None:
+def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) -> CompletedCommand:
     command = ("images", "import", "--snapshotter", snapshotter, archive_on_node)
-    ctr(lab, node, *command, timeout_seconds=IMPORT_SECONDS).check()
+    return ctr(lab, node, *command, timeout_seconds=IMPORT_SECONDS)
+
+
+def parse_import(text: str) -> list[str]:
+    """Return the names of the images in the output of `ctr images import`."""
+    return _IMPORTED.findall(text)
 
 
 def task_pids(lab: Lab, node: str) -> dict[str, int]:

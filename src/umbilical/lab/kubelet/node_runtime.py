@@ -11,21 +11,21 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from umbilical.fault import LabError
 from umbilical.host.files import make_directory
 from umbilical.lab import cgroups
-from umbilical.lab.images import distinct, lab_images
+from umbilical.lab.images import distinct, lab_images, shell_image
 from umbilical.lab.kubelet import archives, containerd, kubelet_config
-from umbilical.lab.lab import Lab
+from umbilical.lab.lab import CompletedCommand, Lab
 
 PACKAGES: Final = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}
 """Program -> Debian package."""
 CNI_PACKAGE: Final = "containernetworking-plugins"
-CNI_PLUGINS: Final = ("bridge", "host-local", "loopback")
+CNI_PLUGINS: Final = ("bridge", "host-local", "loopback", "portmap")
 # Debian's, then Fedora's. Not /opt or /usr/local: each node has its own.
 CNI_DIRECTORIES: Final = (Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 # Directories that a node shares with this machine.
@@ -178,16 +178,40 @@ def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
 def _archives(lab: Lab) -> list[archives.Archive]:
     images = lab_images({name: Path(path) for name, path in lab.state.binaries.items()})
     cache = archives.cache_directory()
-    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in distinct(images))]
+    wanted = (*distinct(images), shell_image())
+    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in wanted)]
 
 
 def _import(lab: Lab, node: str, missing: Iterable[archives.Archive], snapshotter: str) -> None:
+    for archive in missing:
+        _import_file(lab, node, archive.name, archive.write, snapshotter).check()
+
+
+def load_image(lab: Lab, node: str, archive: Path) -> list[str]:
+    """Load a user's archive, as `docker save` writes it, and return the names of its images.
+
+    Raises LabError: UMB772, containerd did not take it.
+    """
+    snapshotter = containerd.choose_snapshotter(lab, node)
+    done = _import_file(lab, node, archive.name, lambda place: _link(str(archive), str(place)), snapshotter)
+    names = containerd.parse_import(done.text)
+    if done.exit_code != 0 or not names:
+        why = done.stderr.decode(errors="replace").strip() or "it contains no image with a name"
+        remedy = f"write it with: docker save --output {archive} IMAGE:TAG"
+        raise LabError("UMB772", f"{archive} was not loaded onto {node}", why, remedy)
+    return names
+
+
+def _import_file(lab: Lab, node: str, name: str, write: Callable[[Path], object], snapshotter: str) -> CompletedCommand:
     folder = _on_disk(lab, node, FOLDER_ON_NODE)
     folder.mkdir(parents=True, exist_ok=True)
-    for archive in missing:
-        archive.write(folder / archive.name)
-        containerd.import_image(lab, node, f"{FOLDER_ON_NODE}/{archive.name}", snapshotter)
-        (folder / archive.name).unlink()
+    place = folder / name
+    place.unlink(missing_ok=True)
+    try:
+        write(place)
+        return containerd.import_image(lab, node, f"{FOLDER_ON_NODE}/{name}", snapshotter)
+    finally:
+        place.unlink(missing_ok=True)
 
 
 def _on_disk(lab: Lab, node: str, path: str) -> Path:

@@ -140,7 +140,7 @@ class KubeletRunner:
         addresses = [str(address.ip) for address in lab.topology.node(node).addresses]
         configuration = kubelet_config.configuration(group, addresses, is_registered=kubeconfig is not None)
         _write_configuration(lab, node, configuration)
-        lab.start(node, PROCESS, kubelet_config.command(node, addresses, kubeconfig))
+        lab.start(node, PROCESS, kubelet_config.command(node, addresses, kubeconfig), restarts=True)
         wait(f"the kubelet on {node}", lambda: _look_at_kubelet(lab, node), START_SECONDS)
 
     def pods(self, lab: Lab, node: str) -> list[PodStatus]:

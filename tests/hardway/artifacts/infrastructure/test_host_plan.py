@@ -28,8 +28,8 @@ def test_every_action_can_be_seen_done_and_taken_back_and_nat_comes_after_firewa
 
 
 def test_the_kubernetes_profile_opens_fewer_ports() -> None:
-    assert open_ports(OF, LIBVIRT) == (6443, 22623, 80, 443, 8080)
-    assert open_ports(cluster(ClusterProfile.KUBERNETES), LIBVIRT) == (6443, 8080)
+    assert open_ports(OF) == (6443, 22623, 80, 443)
+    assert open_ports(cluster(ClusterProfile.KUBERNETES)) == (6443,)
 
 
 def test_a_lab_changes_nothing_of_its_host() -> None:

@@ -75,7 +75,8 @@ def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice(
     assert config.version == "3.5.0"
     assert len(config.files_at(layout.PULL_SECRET)) == 1
     assert content(config, BASE_SCRIPT) == "#!/bin/bash\nexit 0\n"
-    assert [unit.name for unit in config.units] == ["kubelet.service", "ovs-configuration.service"]
+    units = ["kubelet.service", "ovs-configuration.service", "nodeip-configuration.service"]
+    assert [unit.name for unit in config.units] == units
     assert "10-mco-default-env.conf" in config.units[0].dropins
     (user,) = config.value["passwd"]["users"]
     assert user["sshAuthorizedKeys"] == ["ssh-ed25519 BASE base@example", hardway.SSH_KEY]

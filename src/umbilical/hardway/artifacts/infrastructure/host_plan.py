@@ -35,7 +35,7 @@ class HostAction:
 
 def host_actions(cluster: Cluster, libvirt: Libvirt) -> list[HostAction]:
     return [
-        *(_port(port) for port in open_ports(cluster, libvirt)),
+        *(_port(port) for port in open_ports(cluster)),
         _selinux(),
         *(_vip(f"vip-{name}", vip, libvirt.bridge) for name, vip in vips(cluster).items()),
         *_nat(cluster, libvirt),
@@ -46,10 +46,9 @@ def vips(cluster: Cluster) -> dict[str, IpAddress]:
     return {"api": cluster.networks.api_vip, "ingress": cluster.networks.ingress_vip}
 
 
-def open_ports(cluster: Cluster, libvirt: Libvirt) -> tuple[int, ...]:
-    """Return the ports of the host that machines dial: the load balancer's, and the one that serves Ignition files."""
-    openshift = (MACHINE_CONFIG_PORT, HTTP_PORT, HTTPS_PORT) if cluster.is_openshift else ()
-    return (API_PORT, *openshift, libvirt.ignition_port)
+def open_ports(cluster: Cluster) -> tuple[int, ...]:
+    """Return the ports of the host that machines dial: the load balancer's. Ignition configs are in the live images."""
+    return (API_PORT, *((MACHINE_CONFIG_PORT, HTTP_PORT, HTTPS_PORT) if cluster.is_openshift else ()))
 
 
 def plan_json(cluster: Cluster) -> bytes:

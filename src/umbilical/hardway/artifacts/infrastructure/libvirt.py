@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from umbilical.hardway.artifacts.infrastructure.places import machine_address, machine_places, stable_uuid
+from umbilical.hardway.artifacts.infrastructure.places import base_iso, machine_address, machine_places, stable_uuid
 from umbilical.hardway.artifacts.infrastructure.zones import (
     ETCD_PEER_PORT,
     ETCD_SERVICE,
@@ -14,6 +14,19 @@ from umbilical.hardway.artifacts.infrastructure.zones import (
     host_records,
 )
 from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
+
+DEVICE: Final = "/dev/vda"
+
+
+def install_commands(cluster: Cluster, libvirt: Libvirt, node: ClusterNode) -> list[tuple[str, ...]]:
+    """Return the commands that make a node's live image and its empty disk; its Ignition config is in the image."""
+    places = machine_places(cluster, libvirt, node)
+    wanted = ("--dest-device", DEVICE, "--dest-ignition", places.ignition, "--output", places.iso)
+    size = f"{cluster.sizes[node.role].disk_gib}G"
+    return [
+        ("coreos-installer", "iso", "customize", "--force", *wanted, base_iso(libvirt)),
+        ("qemu-img", "create", "-q", "-f", "qcow2", places.disk, size),
+    ]
 
 
 def xml_bytes(root: ElementTree.Element) -> bytes:

@@ -136,7 +136,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
         "Settings that the host needs: virtual addresses on the bridge, NAT, firewall, SELinux. Each has commands that"
         " check, do and undo it. It also lists the files in the storage pool.",
         "stage 02, and rollback",
-        "Machines cannot dial 6443 or 8080 of their host, or cannot reach any registry.",
+        "Machines cannot dial 6443 of their host, or cannot reach any registry.",
         "jq -r '.actions[] | .id, .do' artifacts/infrastructure/host-plan.json",
         "Its documents list the ports to open; users must do it.",
     ),

@@ -41,7 +41,7 @@ def add_pull_secret(parts: NodeParts, inputs: Inputs) -> None:
 def add_pod_network(parts: NodeParts, node: ClusterNode) -> None:
     """Write the CNI config of the kubernetes profile: a bridge with addresses from the node's pod CIDR."""
     if node.pod_network is not None:
-        content = bridge_conflist("pods", layout.POD_BRIDGE, [node.pod_network])
+        content = bridge_conflist("pods", layout.POD_BRIDGE, [node.pod_network], with_host_ports=True)
         parts.files.add(CONFLIST, content, PUBLIC_MODE)
 
 

@@ -32,7 +32,7 @@ PROGRAMS: Final[tuple[ProgramFlags, ...]] = (
 _FOLDERS: Final = f"artifacts/{layout.STATIC_PODS} artifacts/{layout.LATE_STATIC_PODS}"
 _KUBELET: Final = "the kubelet of its node"
 _LATE: Final = "stage 12 moves it from late-static-pods into the directory that the kubelet watches"
-_ON_NODE: Final = "crictl ps --name {}; crictl logs $(crictl ps -q --name {})"
+_ON_NODE: Final = "umbilical stage logs NODE {}"
 
 
 def _file(name: str, what: str, readers: str, without: str, by_hand: str, installer: str) -> Topic:
@@ -148,7 +148,9 @@ FILES: Final[tuple[Topic, ...]] = (
         "Implements cluster IPs on a node. It stays in the kubernetes profile; in OpenShift, if turned on, it is"
         " removed when the network operator is Available.",
         _KUBELET,
-        "dial tcp 172.30.0.1:443: i/o timeout, and operators are in CrashLoopBackOff.",
+        "dial tcp 172.30.0.1:443: i/o timeout, and pods that use the API are in CrashLoopBackOff. In OpenShift this"
+        " can only happen before OVN-Kubernetes runs, to operators that do not read apiserver-url.env; in that case set"
+        " kubeProxy: on.",
         "on the node: nft list ruleset | grep 172.30.0.1 (iptables-save in iptables mode)",
         KUBE_PROXY.installer,
     ),
