@@ -30,6 +30,8 @@ FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?=
 # Arguments for make fresh: make fresh FRESH_ARGS=--demo
 FRESH_ARGS ?=
+# Arguments for the conformance run: make conformance CONFORMANCE_ARGS="--run parallel --focus sig-network --minutes 60"
+CONFORMANCE_ARGS ?=
 # Arguments for the benchmark: make bench BENCH_ARGS=--smoke
 BENCH_ARGS ?=
 # How long seeds of the simulation run, or the one seed to run: make simulate SEED=7
@@ -37,7 +39,7 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak builds compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance builds compiled wheels clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +61,7 @@ check: setup ## check lint, format, types and architecture rules; changes nothin
 test: setup ## run the tests on all cores; tests with real programs run only if these are in the cache
 	$(SUITE) '$(ONLY)' $(ARGS)
 
-peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds]
+peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
@@ -71,7 +73,8 @@ bench: setup ## measure our tunnel and proxies against upstream, ssh -D and tiny
 	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS) && \
 	  $$python tools/bench_bootstrap.py $(BENCH_ARGS) && $$python tools/bench_hardway.py $(BENCH_ARGS) && \
 	  $$python tools/bench_strangers.py $(BENCH_ARGS) && $$python tools/bench_fleet.py $(BENCH_ARGS) && \
-	  $$python tools/bench_proxies.py $(BENCH_ARGS) && $$python tools/bench_workers.py $(BENCH_ARGS)
+	  $$python tools/bench_transfers.py $(BENCH_ARGS) && $$python tools/bench_proxies.py $(BENCH_ARGS) && \
+	  $$python tools/bench_workers.py $(BENCH_ARGS)
 
 demo: $(READY_LAB) ## run control plane, tunnel and webhook on this machine, with a report; needs no root
 	@$(BIN)/umbilical lab demo $(DEMO_ARGS)
@@ -94,6 +97,9 @@ soak: setup ## run the long tests for leaks and drift, minutes each, and an hour
 	$(MAKE) fuzz FUZZ_SECONDS=3600
 	$(MAKE) simulate SIMULATE_SECONDS=3600
 	$(MAKE) fresh
+
+conformance: setup ## run Kubernetes' own conformance specs on a cluster in the lab; needs root, hours [CONFORMANCE_ARGS="--run tunnel"]
+	$(BIN)/python tools/conformance.py $(CONFORMANCE_ARGS)
 
 builds: $(COMPILED) $(WHEELS) ## compile for `make compiled` and `make wheels`; with -j2 both at once, on a core each
 

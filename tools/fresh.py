@@ -157,7 +157,7 @@ def make_base(report: Callable[[str], None]) -> Path:
             str(output),
             debian_archive(Path("/etc/apt")),
         ]
-        _run_quietly(command, MAKE_SECONDS, "UMB918", "the root file system was not created")
+        run_quietly(command, MAKE_SECONDS, "UMB918", "the root file system was not created")
         output.replace(target)
     report(f"fresh: root file system made in {time.monotonic() - started:.0f} s")
     return target
@@ -396,7 +396,7 @@ def _enter_user_namespace() -> None:
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def _run_quietly(command: Sequence[str], seconds: float, code: str, what: str) -> None:
+def run_quietly(command: Sequence[str], seconds: float, code: str, what: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -425,7 +425,7 @@ def run_parts(parts: Sequence[FreshPart], report: Callable[[str], None]) -> None
         root = Path(folder) / "root"
         root.mkdir(mode=0o755)
         extract = [require_program("tar"), "--extract", "--numeric-owner", f"--file={base}", f"--directory={root}"]
-        _run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system was not unpacked")
+        run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system was not unpacked")
         root.chmod(0o755)
         furnish(root, parts)
         for part in parts:

@@ -137,6 +137,16 @@ def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         peers.build("bench", lambda line: None)
 
 
+def test_only_its_name_builds_a_group_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(peers, "_build_module", lambda module, report: built.append(module.name))
+    peers.build()
+    assert "kubernetes" in built
+    assert "conformance" not in built
+    peers.build("conformance")
+    assert built[-1] == "conformance"
+
+
 def test_path_prints_where_a_cached_program_is_and_fails_otherwise(run: Run, cache: Path) -> None:
     absent = run("path", "umbilical-load")
     run("build", "--group", "bench")
@@ -251,6 +261,7 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "konnectivity": peers.UPSTREAM,
         "etcd": "go.etcd.io/etcd/server/v3",
         "kubernetes": "k8s.io/kubernetes",
+        "conformance": "k8s.io/kubernetes",
         "ignition": peers.IGNITION,
         "openshift-api": peers.OPENSHIFT_API,
         "prometheus-operator": peers.PROMETHEUS_OPERATOR,
@@ -261,13 +272,14 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(modules[name].version)}$", text, re.MULTILINE)
 
 
-def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one() -> None:
-    text = (peers.MODULES / "kubernetes" / "go.mod").read_text()
+@pytest.mark.parametrize("group", ["kubernetes", "conformance"])
+def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one(group: str) -> None:
+    text = (peers.MODULES / group / "go.mod").read_text()
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     assert len(replaced) > 30
     assert all(old == new and version == "v0.36.3" for old, new, version in replaced)
-    pins = (peers.MODULES / "kubernetes" / "pins.go").read_text()
-    (module,) = (module for module in peers.groups()["kubernetes"] if module.name == "kubernetes")
+    pins = (peers.MODULES / group / "pins.go").read_text()
+    (module,) = (module for module in peers.groups()[group] if module.name == group)
     assert all(f'_ "{program.package}"' in pins for program in module.programs)
 
 
