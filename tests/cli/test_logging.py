@@ -181,7 +181,7 @@ def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     assert found == [("I", "tunnels", "dial=7 100%"), ("I", "tunnels", "100% plain")]
 
 
-@pytest.mark.parametrize("loaded", ["", "import umbilical.tunnel.endpoint; ", "import umbilical.cli.proxy.socks5; "])
+@pytest.mark.parametrize("loaded", ["", "import umbilical.tunnel.endpoint; ", "import umbilical.cli.proxy.serve; "])
 def test_tunnel_lines_have_their_fast_path_whatever_was_loaded_before_the_setup(loaded: str) -> None:
     script = (
         f"{loaded}from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "

@@ -55,7 +55,7 @@ COMMANDS: Final = (
 GROUPS: Final = {
     "proxy": (
         "Run SOCKS5 and HTTP proxies that dial through the tunnel.",
-        _placed("proxy", "socks5 https curl"),
+        _placed("proxy", "socks5:serve https:serve curl"),
     ),
     "pki": (
         "Create, inspect, verify and rotate tunnel certificates.",
@@ -63,7 +63,7 @@ GROUPS: Final = {
     ),
     "bootstrap": (
         "Add the tunnel to an installer's output, and remove it.",
-        _placed("bootstrap", "render plan patch diff undo verify ssh teardown analyze"),
+        _placed("bootstrap", "render plan patch diff undo:patch verify ssh teardown analyze"),
     ),
     "hosted": (
         "Render, apply and check a hosted control plane's tunnel.",

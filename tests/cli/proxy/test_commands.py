@@ -17,7 +17,7 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.cli.options import server_place
-from umbilical.cli.proxy import https, socks5
+from umbilical.cli.proxy import serve
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.fault import StartupError
 from umbilical.proxies.direct import CLOUD_SUFFIXES
@@ -29,7 +29,7 @@ SERVER = "--server=unix:/run/k.sock"
 
 
 def settings(*arguments: str) -> HttpsSettings:
-    return https.https_settings(options_of(https.https, [SERVER, *arguments]))
+    return serve.https_settings(options_of(serve.https, [SERVER, *arguments]))
 
 
 def test_defaults_are_safe() -> None:
@@ -95,8 +95,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_defaults_of_socks5_are_safe() -> None:
-    options = options_of(socks5.socks5, ["--server=unix:/run/k.sock"])
-    assert socks5.socks5_settings(options) == Socks5Settings(
+    options = options_of(serve.socks5, ["--server=unix:/run/k.sock"])
+    assert serve.socks5_settings(options) == Socks5Settings(
         ListenerSettings((ListenAddress("127.0.0.1", 1080), ListenAddress("::1", 1080)), ipv6_if_there=True),
         OutboundSettings(DialerSettings((UnixServer(Path("/run/k.sock")),)), Resolution.AGENT),
     )
@@ -138,7 +138,7 @@ async def test_names_are_asked_of_the_guests_dns_through_the_tunnel_and_no_kubec
 
 
 def proxy(*arguments: str) -> Socks5Settings:
-    return socks5.socks5_settings(options_of(socks5.socks5, arguments))
+    return serve.socks5_settings(options_of(serve.socks5, arguments))
 
 
 def listener(*arguments: str) -> ListenerSettings:

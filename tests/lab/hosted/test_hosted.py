@@ -10,8 +10,7 @@ import yaml
 
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_DIRECTORY
 from umbilical.cli.agent import agent
-from umbilical.cli.proxy.https import https
-from umbilical.cli.proxy.socks5 import socks5
+from umbilical.cli.proxy.serve import https, socks5
 from umbilical.cli.server import server
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet

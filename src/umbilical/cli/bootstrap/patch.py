@@ -1,11 +1,11 @@
-"""`umbilical bootstrap patch`: adds the tunnel to an installer's bootstrap.ign; verifies the result before writing."""
+"""`umbilical bootstrap patch` adds the tunnel to an installer's bootstrap.ign and verifies the result before writing;
+`umbilical bootstrap undo` removes it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.cli.bootstrap.file import (
     kibibytes,
     platform_option,
@@ -70,3 +70,29 @@ def _print_summary(source: "BootstrapFile", target: Path, patched: "PatchedFile"
 def _changes(planned: "Plan") -> str:
     added, changed, removed = (planned.count(sign) for sign in "+~-")
     return f"{added} files added, {changed} changed" + (f", {removed} removed" if removed else "")
+
+
+@click.command()
+@source_options
+@target_options
+def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: bool) -> None:
+    """Remove the tunnel from a patched bootstrap.ign.
+
+    Reads FILE or the bootstrap.ign of --dir and restores it byte for byte as it was before `patch`. Changes of others
+    since then are kept and shown; a changed line of the patch itself is an error.
+    """
+    from umbilical.bootstrap.patch.patch import undo as undone
+    from umbilical.bootstrap.patch.receipt import find_receipt
+
+    source = read_source(file, directory)
+    target = target_of(source, out, in_place)
+    document = source.document()
+    restored = undone(document)
+    source.write(target, restored.content)
+    differences = find_receipt(document.config).differences(restored.config, restored.content)
+    if not differences:
+        click.echo(f"wrote {target}: byte for byte as it was before the patch", err=True)
+        return
+    click.echo(f"wrote {target}: the tunnel is removed; other changes since the patch are kept:", err=True)
+    for difference in differences:
+        click.echo(f"  {difference}", err=True)
