@@ -109,15 +109,18 @@ def references(listed: Iterable[str], name: str) -> list[str]:
     return [one for one in listed if one.startswith(REGISTRY) and one.rpartition("/")[2].partition(":")[0] == name]
 
 
-def write_images(folder: Path, listed: Sequence[str], report: Callable[[str], None]) -> list[Path]:
-    """Write an archive for each image of the table that the suite lists."""
+def write_images(
+    folder: Path, listed: Sequence[str], report: Callable[[str], None], names: Iterable[str] = tuple(IMAGES)
+) -> list[Path]:
+    """Write an archive for each of these images that the suite lists."""
     tools = tools_root(report)
     written = []
-    for name, image in IMAGES.items():
-        names = references(listed, name)
-        if names:
+    for name in names:
+        known_as = references(listed, name)
+        if known_as:
             written.append(folder / f"{name}.tar")
-            archives.write_archive(written[-1], names, entries(image, tools), _config(image))
+            image = IMAGES[name]
+            archives.write_archive(written[-1], known_as, entries(image, tools), _config(image))
     return written
 
 

@@ -5,13 +5,13 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import peers
-from conformance_images import listed_images, write_images
+from conformance_images import IMAGES, listed_images, write_images
 from conformance_report import STEPS
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.kubelet import containerd
@@ -87,11 +87,11 @@ class ConformanceCluster:
             shutil.copy2(_program(name), place / name)
         shutil.copy2(self._directory / "artifacts" / "auth" / "admin.kubeconfig", place / Path(ADMIN).name)
 
-    def load_images(self, nodes: Sequence[str]) -> None:
-        """Import the suite's images on these nodes."""
+    def load_images(self, nodes: Sequence[str], names: Iterable[str] = tuple(IMAGES)) -> None:
+        """Import images of the suite on these nodes."""
         with tempfile.TemporaryDirectory(prefix="umbilical-images-") as scratch:
             listed = listed_images(_program("e2e.test"))
-            written = write_images(Path(scratch), listed, self._report)
+            written = write_images(Path(scratch), listed, self._report, names)
             for node in nodes:
                 self._import(node, written)
                 self._report(f"conformance: {len(written)} images on {node}")

@@ -3,16 +3,24 @@
 import json
 import os
 import random
+import shlex
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.hardway_lab import PROGRAMS
+from tests.support.hardway_lab import PROGRAMS, inside
 from tests.support.hardway_run import Cluster, began, reached
 from tests.support.labs import control_groups_of, machine_picture, processes_naming, wait_until
 
+from conformance import BEFORE_PIVOT, BOOTSTRAP
+from conformance_report import SpecResult, read_outcomes
+from conformance_run import ConformanceCluster, SuiteRun
+from umbilical.bootstrap.render.trial_webhook import NAME, REMOVAL
 from umbilical.cli.stage.cluster import LAB
+from umbilical.hardway.ledger import RECORD
+from umbilical.host import processes
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.images import SHELL, UMBILICAL
 from umbilical.lab.lab import Lab
@@ -20,8 +28,15 @@ from umbilical.lab.lab import Lab
 ALL: Final = (
     *PROGRAMS,
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
-    *("openssl", "curl", "jq"),
+    *("openssl", "curl", "jq", "e2e.test", "ginkgo", "agnhost", "mmdebstrap"),
 )
+SPECS: Final = r"AdmissionWebhook .* should (be able to deny pod and configmap creation|mutate configmap) "
+"""Two of Kubernetes' own specs in which kube-apiserver calls a webhook in a pod."""
+LIVE_CHECK: Final = """
+import os
+live = ["bootstrap", "verify", "--live", "--kubeconfig", sys.argv[2], "--only", "L15", "-o", "json"]
+os.execv(sys.executable, [sys.executable, "-m", "umbilical", *live])
+"""
 WEB: Final = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -74,6 +89,40 @@ def check_modes(cluster: Cluster) -> None:
                 assert path.stat().st_mode & 0o077 == 0, path
 
 
+def check_webhooks_before_the_pivot(cluster: Cluster, scratch: Path) -> None:
+    """The only kube-apiserver has no route to pods: the test webhook and Kubernetes' own specs need the tunnel."""
+    cluster.succeed("run", BEFORE_PIVOT)
+    suite = ConformanceCluster(cluster.folder, print)
+    nodes = suite.node_ids()
+    suite.require_no_route_to_pods(BOOTSTRAP, nodes[0])
+    check_the_test_webhook(cluster, scratch)
+    suite.lay_programs()
+    suite.load_images(nodes, ["agnhost"])
+    suite.set_masters_schedulable(True)
+    before = suite.tunnel_use()
+    report = suite.run(SuiteRun("webhooks", SPECS, (), is_serial=False, processes=2, minutes=5), scratch)
+    after = suite.tunnel_use()
+    suite.set_masters_schedulable(False)
+    outcomes = [one for one in read_outcomes(report) if one.result is not SpecResult.NOT_RUN]
+    assert [one.result for one in outcomes] == [SpecResult.PASSED] * 2, outcomes
+    assert after.dials > before.dials
+    assert after.failures == before.failures
+
+
+def check_the_test_webhook(cluster: Cluster, scratch: Path) -> None:
+    rendered = scratch / "webhook"
+    umbilical = [sys.executable, "-m", "umbilical", "bootstrap"]
+    processes.run([*umbilical, "render", "--test-webhook", UMBILICAL, "--out", str(rendered)], 60)
+    cluster.succeed("kubectl", "--", "apply", "-f", str(rendered))
+    pod = ("-n", NAME, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=60s")
+    cluster.succeed("kubectl", "--", *pod)
+    # The one with an address: the API's name is known only in the lab.
+    admin = next((cluster.folder / RECORD).glob("*.kubeconfig"))
+    found = json.loads(inside(cluster.folder / LAB, LIVE_CHECK, str(admin)))["findings"]
+    assert [(one["id"], one["outcome"]) for one in found] == [("L15", "passed")], found
+    cluster.succeed("kubectl", "--", *shlex.split(REMOVAL)[1:], "--wait=false")
+
+
 def check_the_way_in(cluster: Cluster, told: str) -> None:
     """The commands that a run ends with lead into the cluster, and a port of a node leads to a pod."""
     assert f"umbilical stage kubectl --dir {cluster.folder} -- get nodes" in told
@@ -111,6 +160,7 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
     cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", "1", "--workers", "1")
     try:
         assert cluster.run_until(began("start etcd on master-0"))
+        check_webhooks_before_the_pivot(cluster, tmp_path)
         cluster.succeed("run", "--junit", str(tmp_path / "run.xml"))
         told = cluster.log.read_text()
         assert "the webhook is called through the tunnel: one object allowed, one denied" in told
