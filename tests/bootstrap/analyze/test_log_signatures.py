@@ -162,6 +162,12 @@ def test_a_known_line_is_recognised() -> None:
         (AGENT_LOG, '"cannot connect once" err="dial tcp 10.0.0.9:8091: i/o timeout"', "port closed"),
         (AGENT_LOG, '"cannot connect once" err="context deadline exceeded"', "port closed"),
         (AGENT_LOG, "cannot connect to server=10.0.0.9:8091: no answer within 20 s", "port closed"),
+        (AGENT_LOG, "cannot connect to server=10.0.0.9:8091: [Errno 101] Network is unreachable", "port closed"),
+        (
+            AGENT_LOG,
+            '"cannot connect once" err="dial tcp 10.0.0.9:8091: connect: network is unreachable"',
+            "port closed",
+        ),
         (AGENT_LOG, "cannot connect to server=10.0.0.9:8091: [Errno 111] Connection refused", "port refused"),
         (AGENT_LOG, "x509: certificate has expired or is not yet valid: current time is after", "expired"),
         (AGENT_LOG, "x509: cannot validate certificate for 10.0.0.9 because it has no SANs", "wrong name"),
@@ -198,6 +204,16 @@ FAILED = 'failed calling webhook "v.example.io": failed to call webhook: Post "h
         ("hook.capi.svc:443/check", 'no endpoints available for service "hook"', {"no endpoint"}),
         ("hook.capi.svc:443/check", 'service "hook" not found', {"no endpoint"}),
         ("hook.capi.svc:443/check", "No agent available", {"no agent"}),
+        (
+            "hook.capi.svc:443/check",
+            "proxy error from /x.socket while dialing 10.128.0.7:8443, code 500: 500 Internal Server Error",
+            {"no agent", "proxy error"},
+        ),
+        (
+            "hook.capi.svc:443/check",
+            "proxy error from /x.socket while dialing 10.128.0.7:8443, code 504: 504 Gateway Timeout",
+            {"proxy error"},
+        ),
     ],
 )
 @pytest.mark.parametrize("escaped", [False, True])

@@ -144,6 +144,7 @@ USED: Final = FLAG % EGRESS_FILE
         (with_tunnel(webhook(REFUSED)).log(SERVER_LOG, *klog('"Failed to get a backend"')), {"A17", "A19"}),
         (with_tunnel(USED, webhook("context deadline exceeded")), set()),
         (with_tunnel(webhook(f"proxy error from /x.socket while dialing {POD[9:-2]}, code 503: 503 x")), set()),
+        (with_tunnel(webhook(f"proxy error from /x.socket while dialing {POD[9:-2]}, code 500: 500 x")), {"A17"}),
     ],
 )
 def test_a_call_past_the_tunnel_is_separated_from_one_through_it(

@@ -180,7 +180,8 @@ CAUSES: Final = (
     DiagnosedCause(
         "A11",
         "the server's port is open to the nodes",
-        "agents time out: a firewall between the nodes and the bootstrap node drops TCP 8091",
+        "agents time out or have no route: a firewall between the nodes and the bootstrap node drops TCP 8091, or the "
+        "nodes have no route to its address",
         "umbilical firewall render --platform NAME; from a node: umbilical firewall check ADDRESS:8091",
         seen("port closed", needs=(FileKind.AGENT_LOG,)),
         _LATE,

@@ -241,7 +241,15 @@ SIGNATURES: Final = (
         ".socket: connect:",
         pattern=r"dial unix \S{1,200}\.socket: connect: (no such file|connection refused|permission denied)",
     ),
-    _signature("no agent", f"{_APISERVER}|{_SERVER}", "No agent available", "Failed to get a backend"),
+    # In http-connect mode kube-apiserver logs only the server's status; it is 500 if there is no agent.
+    _signature(
+        "no agent",
+        f"{_APISERVER}|{_SERVER}",
+        "No agent available",
+        "Failed to get a backend",
+        "proxy error from",
+        pattern=r"No agent available|Failed to get a backend|proxy error from .{1,300}?, code 500\b",
+    ),
     _signature(
         "url webhook",
         _APISERVER,
@@ -303,7 +311,8 @@ SIGNATURES: Final = (
         "cannot connect once",
         "cannot connect to server",
         pattern=r"cannot connect (once|to server).*"
-        r"(i/o timeout|[Dd]eadline ?[Ee]xceeded|[Nn]o route to host|no answer within|timed out)",
+        r"(i/o timeout|[Dd]eadline ?[Ee]xceeded|[Nn]o route to host|[Nn]etwork is unreachable"
+        r"|no answer within|timed out)",
         exceptions=(_NO_HOST.encode(),),
     ),
     _signature(
