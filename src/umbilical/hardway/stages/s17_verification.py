@@ -180,7 +180,7 @@ def _steps(site: Site) -> Sequence[Step]:
         Step("delete the objects of the smoke test", "kubectl delete namespace NAME", partial(_clean, site)),
         Step(
             "delete the bootstrap machine",
-            "virsh undefine CLUSTER-bootstrap --remove-all-storage",
+            "virsh destroy CLUSTER-bootstrap; virsh undefine CLUSTER-bootstrap --nvram; rm -f DISK ISO IGNITION",
             partial(_remove_bootstrap, site),
             Undo(NEVER, {"why": gone}),
         ),
