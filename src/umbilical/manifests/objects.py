@@ -1,5 +1,5 @@
 """Objects that several rooms render: plain objects as dicts, self-contained kubeconfigs, the CNI configuration of a
-node; and constants that all specs check.
+node; constants that all specs check; the name of our image and the programs in it.
 
 Labels are up to the owner of an object.
 """
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from umbilical import __version__
 from umbilical.pki.pem import KeyPair
 
 Object = dict[str, Any]
@@ -44,6 +45,20 @@ PORT_RANGE: Final = range(1024, 49152)
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # sed writes an image reference into YAML, so only valid characters are allowed.
 IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,510}")
+
+DEFAULT_IMAGE: Final = f"localhost/umbilical:{__version__}"
+"""Our image, if no other is given. No registry has it: nodes load it from an archive, or a mirror has another name."""
+IMAGE_PROGRAMS: Final[Mapping[str, str]] = {
+    "/usr/bin/umbilical": "umbilical",
+    "/usr/bin/proxy-server": "proxy-server",
+    "/usr/bin/proxy-agent": "proxy-agent",
+    # Paths of upstream's images; all others are OpenShift's.
+    "/proxy-server": "proxy-server",
+    "/proxy-agent": "proxy-agent",
+    "/usr/bin/konnectivity-socks5-proxy": "konnectivity-socks5-proxy",
+    "/usr/bin/konnectivity-https-proxy": "konnectivity-https-proxy",
+}
+"""All programs that manifests may name in our image, with the installed command that each is. It has no shell."""
 
 
 ADDRESSES_DIRECTORY: Final = "/var/lib/cni/networks"

@@ -83,7 +83,7 @@ def test_ports_mode_and_strategies_are_hypershifts_and_identities_are_bound() ->
 def test_a_server_that_is_stopped_lets_tunnels_end_within_the_pods_time() -> None:
     assert flags(hosted_spec())["graceful-shutdown-timeout"] == f"{DRAIN_SECONDS}s"
     assert STOP_DELAY_SECONDS + DRAIN_SECONDS < GRACE_SECONDS
-    assert server_container(hosted_spec())["lifecycle"]["preStop"]["exec"]["command"][-1] == "sleep 70"
+    assert server_container(hosted_spec())["lifecycle"] == {"preStop": {"sleep": {"seconds": 70}}}
 
 
 def test_six_suites_of_tls_1_2_and_none_to_choose_of_1_3() -> None:

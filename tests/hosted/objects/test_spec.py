@@ -18,6 +18,7 @@ from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
     DataPlaneProxy,
+    HostedImages,
     HostedNetworks,
     HostedSpec,
     KubeApiserver,
@@ -33,6 +34,7 @@ from umbilical.hosted.objects.spec import (
 )
 from umbilical.hosted.objects.spec_reading import API_VERSION, EXAMPLE, KIND, read_spec
 from umbilical.hosted.pki.table import Signers
+from umbilical.manifests.objects import DEFAULT_IMAGE
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.profiles import KeyType
 
@@ -117,7 +119,6 @@ MINIMAL: dict[str, Any] = {
     "kind": KIND,
     "name": "guest",
     "namespace": "clusters-guest",
-    "images": {"server": "registry.example/umbilical:1"},
     "publish": {"strategy": "loadbalancer", "host": "203.0.113.9"},
     "networks": {"service": ["172.31.0.0/16"]},
 }
@@ -140,7 +141,7 @@ def test_little_is_needed() -> None:
     assert spec.is_ours
     assert spec.publishing.strategy is Strategy.LOAD_BALANCER
     assert spec.publishing.port == 8091
-    assert spec.images.agent == spec.images.proxy == spec.images.server
+    assert spec.images == HostedImages(DEFAULT_IMAGE, DEFAULT_IMAGE, DEFAULT_IMAGE)
     assert (spec.replicas, spec.agents.control_plane_replicas) == (3, 2)
     assert read(replicas=1).agents.control_plane_replicas == 1
     assert spec.pki.signers is Signers.SEPARATE
@@ -151,6 +152,7 @@ def test_everything_can_be_said() -> None:
     spec = read(
         replicas=2,
         server="upstream",
+        images={"server": "registry.example/server:1", "agent": "registry.example/agent:1"},
         serverCount="leases",
         leases={"kubeconfigSecret": "servers", "user": "somebody"},
         tlsProfile="modern",
@@ -180,10 +182,9 @@ def test_a_route_may_have_labels() -> None:
 
 
 def test_every_problem_is_told_at_once_and_an_unknown_key_with_the_nearest_name_at_every_depth() -> None:
-    why = refusal(name="Guest", replicas=0, publsh={}, networks={"service": ["172.31.0.1/16"]}, images={})
+    why = refusal(name="Guest", replicas=0, publsh={}, networks={"service": ["172.31.0.1/16"]})
     for told in ("name 'Guest'", "replicas 0", "publsh is unknown; did you mean publish?", "networks.service[0]"):
         assert told in why
-    assert "images.server is needed" in why
     assert "pki.signer is unknown; did you mean signers?" in refusal(pki={"signer": "single"})
     api = {"service": "a", "groups": [{"grop": "x"}]}
     assert "aggregatedApis[0].groups[0].grop is unknown; did you mean group?" in refusal(aggregatedApis=[api])
@@ -200,7 +201,11 @@ def test_a_wrong_value_is_refused() -> None:
         ({"components": ["kube-scheduler"]}, "components[0] 'kube-scheduler': must be one of: openshift-apiserver"),
         ({"proxy": {"http": "socks5://user:hunter2@proxy"}}, "proxy.http: must be a URL like"),
         ({"proxy": {"trustedCa": "bundle"}}, "proxy.trustedCa is given without a proxy"),
-        ({"server": "upstream", "components": ["olm-operator"]}, "images.proxy is required with server upstream"),
+        (
+            {"server": "upstream"},
+            f"images.server is required with server upstream: the default image, {DEFAULT_IMAGE}",
+        ),
+        ({"server": "upstream", "images": {"server": "a:1"}}, "images.agent is required with server upstream"),
         ({"aggregatedAuthority": "none"}, "aggregatedAuthority: must be PEM certificates"),
         ({"replicas": "three"}, "replicas 'three'"),
     ):
@@ -234,10 +239,18 @@ def test_the_example_names_every_component() -> None:
     assert read_spec(EXAMPLE.encode()).components == names.COMPONENTS
 
 
-def test_upstreams_server_needs_another_image_only_for_sidecars() -> None:
-    images = {"server": "registry.example/upstream:1", "proxy": "registry.example/umbilical:1"}
-    assert read(server="upstream", images=images, components=["olm-operator"]).images.proxy == images["proxy"]
-    assert not read(server="upstream").is_ours
+def test_an_image_that_is_not_given_is_the_servers_or_ours() -> None:
+    mirrored = "registry.example/umbilical:1"
+    assert read(images={"server": mirrored}).images == HostedImages(mirrored, mirrored, mirrored)
+    assert read(images={"agent": mirrored}).images == HostedImages(DEFAULT_IMAGE, mirrored, DEFAULT_IMAGE)
+
+
+def test_upstreams_programs_have_images_that_nobody_can_guess_and_their_sidecars_have_ours() -> None:
+    images = {"server": "registry.example/server:1", "agent": "registry.example/agent:1"}
+    spec = read(server="upstream", images=images, components=["olm-operator"])
+    assert spec.images == HostedImages(images["server"], images["agent"], DEFAULT_IMAGE)
+    mirrored = "registry.example/umbilical:1"
+    assert read(server="upstream", images={**images, "proxy": mirrored}).images.proxy == mirrored
 
 
 def test_what_is_commented_out_can_be_used_as_well() -> None:

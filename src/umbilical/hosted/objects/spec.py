@@ -62,6 +62,7 @@ class HostedImages:
     server: str
     agent: str
     proxy: str
+    """For the sidecars of components: always ours, because upstream's images have no proxies."""
 
 
 @dataclass(frozen=True)
@@ -281,8 +282,6 @@ def problems(spec: HostedSpec) -> Iterator[str]:
     yield from _count_problems(spec)
     yield from _aggregation_problems(spec)
     yield from _network_problems(spec.networks)
-    if spec.components and not spec.is_ours and spec.images.proxy == spec.images.server:
-        yield "images.proxy is required with server upstream and components: upstream's image has no proxies"
     if spec.proxy.trusted_ca and not spec.proxy.is_set:
         yield "proxy.trustedCa is given without a proxy"
     if spec.pki.certificate_days >= spec.pki.authority_days:

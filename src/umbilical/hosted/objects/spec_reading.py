@@ -30,7 +30,7 @@ from umbilical.hosted.objects.spec import (
     problems,
 )
 from umbilical.hosted.pki.table import Signers
-from umbilical.manifests.objects import IMAGE, LABEL
+from umbilical.manifests.objects import DEFAULT_IMAGE, IMAGE, LABEL
 from umbilical.manifests.sections import DocumentError, YamlSection, read_document
 from umbilical.pki.profiles import KeyType
 
@@ -70,12 +70,13 @@ def read_spec(content: bytes) -> HostedSpec:
 def _spec(section: YamlSection) -> HostedSpec:
     _check_kind(section)
     replicas = section.number("replicas", 3, range(1, 10))
+    server = section.choice("server", ServerProgram.UMBILICAL)
     return HostedSpec(
         name=section.text("name", rule=LABEL.pattern, hint=_LABEL_HINT),
         namespace=section.text("namespace", rule=LABEL.pattern, hint=_LABEL_HINT),
         replicas=replicas,
-        server=section.choice("server", ServerProgram.UMBILICAL),
-        images=_read(_images, section.section("images")),
+        server=server,
+        images=_read(lambda one: _images(one, server), section.section("images")),
         publishing=_read(_publishing, section.section("publish")),
         networks=_read(_networks, section.section("networks")),
         server_count=section.choice("serverCount", ServerCount.REPLICAS),
@@ -110,13 +111,23 @@ def _read(read: Callable[[YamlSection], Part], section: YamlSection) -> Part:
     return part
 
 
-def _images(section: YamlSection) -> HostedImages:
-    server = section.text("server", rule=IMAGE.pattern, hint=_IMAGE_HINT)
-    return HostedImages(
-        server,
-        section.text("agent", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
-        section.text("proxy", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
-    )
+def _images(section: YamlSection, program: ServerProgram) -> HostedImages:
+    if program is ServerProgram.UPSTREAM:
+        server, agent = (_upstream_image(section, key) for key in ("server", "agent"))
+        return HostedImages(server, agent, _image(section, "proxy", DEFAULT_IMAGE))
+    server = _image(section, "server", DEFAULT_IMAGE)
+    return HostedImages(server, _image(section, "agent", server), _image(section, "proxy", server))
+
+
+def _upstream_image(section: YamlSection, key: str) -> str:
+    if not section.has(key):
+        why = f"the default image, {DEFAULT_IMAGE}, contains umbilical"
+        section.problems.append(f"{section.path}.{key} is required with server upstream: {why}")
+    return _image(section, key, "")
+
+
+def _image(section: YamlSection, key: str, default: str) -> str:
+    return section.text(key, default, rule=IMAGE.pattern, hint=_IMAGE_HINT)
 
 
 def _publishing(section: YamlSection) -> Publishing:
@@ -221,7 +232,7 @@ def _refused(found: list[str]) -> RenderError:
     return RenderError("UMB550", what, "; ".join(found), "compare it with: umbilical hosted render --example")
 
 
-EXAMPLE: Final = """\
+EXAMPLE: Final = f"""\
 apiVersion: umbilical.dev/v1alpha1
 kind: HostedControlPlane
 
@@ -231,14 +242,17 @@ namespace: clusters-guest
 # Replicas of kube-apiserver. A tunnel server runs beside each; agents connect to that many.
 replicas: 3
 
-# Which programs the images contain: umbilical or upstream. Upstream's have no flags that bind identities.
+# Which programs the servers' and agents' images contain: umbilical or upstream. Upstream's have no flags that bind
+# identities.
 server: umbilical
+# The default is our image, which no registry has. `make image` writes it as an archive: load it on every node of both
+# clusters, or push it to your registry and name it here (docs/hosted.md). Required with server upstream: server, agent.
 images:
-  server: registry.example.com/umbilical/umbilical:1.0
+  server: {DEFAULT_IMAGE}
   # Default for both: the server's image.
-  # agent: registry.example.com/umbilical/umbilical:1.0
-  # Runs in the sidecars of `components`. Required with server upstream, whose image has no proxies.
-  # proxy: registry.example.com/umbilical/umbilical:1.0
+  # agent: {DEFAULT_IMAGE}
+  # Runs in the sidecars of `components`. Default with server upstream, whose image has no proxies: our image.
+  # proxy: {DEFAULT_IMAGE}
 
 # How agents on nodes reach the servers. The host is part of the certificate, so it must be known now.
 #   route         host is a name; port is 443
