@@ -32,8 +32,6 @@ IGNITION_VERSION: Final = "v2.24.0"
 OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
-ON_DEMAND: Final = frozenset({"conformance"})
-"""Groups that only `--group` builds: ten minutes on two cores, for `make conformance` alone."""
 H2SPEC: Final = "github.com/summerwind/h2spec"
 
 
@@ -238,14 +236,13 @@ def document(name: str) -> Path | None:
 
 
 def build(group: str | None = None, report: Callable[[str], None] = print) -> None:
-    """Build what is missing of the group, or of every group that is not on demand.
+    """Build what is missing of the group, or of every group.
 
     Raises:
         PeerError: Go is missing, or a download or build failed.
     """
     chosen = groups()
-    usual = {name: modules for name, modules in chosen.items() if name not in ON_DEMAND}
-    for module in chosen[group] if group else _modules(usual):
+    for module in chosen[group] if group else _modules(chosen):
         _build_module(module, report)
 
 
@@ -429,9 +426,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Build and find the real peers.")
     commands = parser.add_subparsers(dest="command", required=True)
     build_command = commands.add_parser("build", help="build what is missing")
-    build_command.add_argument(
-        "--group", choices=sorted(groups()), help=f"build only this group (default: all but {', '.join(ON_DEMAND)})"
-    )
+    build_command.add_argument("--group", choices=sorted(groups()), help="build only this group (default: all)")
     path_command = commands.add_parser("path", help="print the path of a cached program or file, or exit 1")
     path_command.add_argument("name")
     return parser

@@ -137,16 +137,6 @@ def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         peers.build("bench", lambda line: None)
 
 
-def test_only_its_name_builds_a_group_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[str] = []
-    monkeypatch.setattr(peers, "_build_module", lambda module, report: built.append(module.name))
-    peers.build()
-    assert "kubernetes" in built
-    assert "conformance" not in built
-    peers.build("conformance")
-    assert built[-1] == "conformance"
-
-
 def test_path_prints_where_a_cached_program_is_and_fails_otherwise(run: Run, cache: Path) -> None:
     absent = run("path", "umbilical-load")
     run("build", "--group", "bench")
