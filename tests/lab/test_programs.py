@@ -90,6 +90,10 @@ def test_everything_that_is_missing_is_named_at_once_with_all_remedies(places: P
     with pytest.raises(LabError) as caught:
         binaries.find(["etcd", "proxy-agent"])
     assert "GROUP=kubernetes` and `make peers GROUP=konnectivity" in caught.value.remedy
+    with pytest.raises(LabError) as caught:
+        binaries.find(binaries.OTHER_VERSION, places / "given")
+    assert "--bin-dir" in caught.value.remedy
+    assert "make peers" not in caught.value.remedy, "they are the user's"
 
 
 def test_a_file_that_cannot_be_run_is_refused_by_name(places: Path) -> None:

@@ -15,11 +15,19 @@ SECONDS: Final = 420
 """Timeout of a scenario on two busy cores; the demo itself takes less than a minute."""
 
 
-def run(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Transcript:
+def run(
+    name: str,
+    folder: Path,
+    *,
+    runner: RunnerKind = RunnerKind.PROCESS,
+    stand_in: bool = False,
+    bin_dir: Path | None = None,
+) -> Transcript:
     """Run a scenario and return its transcript; check that every step is done and the machine is unchanged."""
     before = machine_picture()
     transcript = Transcript(name)
-    run_scenario(ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), transcript)
+    wanted = ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab", bin_dir=bin_dir)
+    run_scenario(wanted, transcript)
     assert machine_picture() == before
     assert control_groups_of(folder / "lab") == []
     assert [step.title for step in transcript.steps if step.outcome is not StepOutcome.DONE] == []

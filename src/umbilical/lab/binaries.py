@@ -23,6 +23,9 @@ KUBELET: Final = (*KUBERNETES, "kubelet", "kube-proxy")
 KONNECTIVITY: Final = ("proxy-server", "proxy-agent")
 """Upstream's programs. Not searched on PATH, where our drop-ins have the same names."""
 
+OTHER_VERSION: Final = ("before-server", "before-agent")
+"""Programs of another version, as the user names them for the scenario `upgrade`."""
+
 GROUPS: Final = dict.fromkeys(KONNECTIVITY, "konnectivity")
 """Program -> its group in `make peers`, if it is not `kubernetes`."""
 
@@ -100,6 +103,13 @@ def _no_such_programs(names: list[str], bin_dir: Path | None) -> LabError:
     looked = [*([str(bin_dir)] if bin_dir else []), str(cache_root())]
     if not set(names) <= set(KONNECTIVITY):
         looked.append("PATH")
+    if set(names) <= set(OTHER_VERSION):
+        return LabError(
+            "UMB824",
+            f"the other version is missing: {', '.join(names)}",
+            f"searched {', '.join(looked)}",
+            "link them to its proxy-server and proxy-agent in a directory, and give that: --bin-dir DIR",
+        )
     commands = " and ".join(f"`make peers GROUP={group}`" for group in groups)
     return LabError(
         "UMB824",

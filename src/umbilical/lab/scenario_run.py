@@ -163,30 +163,14 @@ def _existing_lab(run: ScenarioRun) -> Lab | None:
         remedy = f"umbilical lab down --dir {lab.directory.path}, or another --name"
         raise LabError("UMB854", f"the lab {state.name} was not used", why, remedy)
     if state.topology.family is not run.scenario.family or state.runner is not run.runner:
-        why = f"it has the IP family {state.topology.family.value} and the runner {state.runner.value}"
-        raise LabError(
-            "UMB854",
-            f"the lab {state.name} does not fit this scenario",
-            why,
-            "umbilical lab down, then run the same command again",
+        raise _misfit(
+            state.name, f"it has the IP family {state.topology.family.value} and the runner {state.runner.value}"
         )
     if run.scenario.plan is not None and state.topology != run.scenario.plan():
-        why = f"scenario {run.scenario.name} needs networks of its own"
-        raise LabError(
-            "UMB854",
-            f"the lab {state.name} does not fit this scenario",
-            why,
-            "umbilical lab down, then run the same command again",
-        )
+        raise _misfit(state.name, f"scenario {run.scenario.name} needs networks of its own")
     missing = [name for name in _programs(run) if name not in state.binaries]
     if missing:
-        why = f"its nodes were created without {', '.join(missing)}"
-        raise LabError(
-            "UMB854",
-            f"the lab {state.name} does not fit this scenario",
-            why,
-            "umbilical lab down, then run the same command again",
-        )
+        raise _misfit(state.name, f"its nodes were created without {', '.join(missing)}")
     # `lab up` started pod runners without an API; the scenario starts its own.
     for process in lab.processes():
         if process.exit_code is None:

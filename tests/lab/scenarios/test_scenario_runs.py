@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.lab_scenarios import KUBERNETES, SECONDS, evidence, run
+from tests.support.older_version import older_programs, upstream_programs
 
 from umbilical.bootstrap.names import STAGES
 from umbilical.lab.hosted.parts import CLIENT_NODE, topology
@@ -120,6 +121,24 @@ def test_no_call_fails_while_every_server_is_replaced(tmp_path: Path) -> None:
     assert transcript.figures["calls that failed"] == "0"
     assert text.count("the new server has every agent and carries calls again") == len(SERVER_NODES)
     assert transcript.picture.call is CallResult.ALLOWED
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("before", ["upstream", "older"])
+@pytest.mark.real(*KUBERNETES, "nft", "proxy-server", "proxy-agent", "git")
+def test_no_call_fails_while_another_version_becomes_ours_and_back(
+    before: str, tmp_path: Path, repository: Path
+) -> None:
+    programs = tmp_path / "before"
+    programs.mkdir()
+    folder = upstream_programs(programs) if before == "upstream" else older_programs(repository)
+    transcript = run("upgrade", tmp_path, bin_dir=folder)
+    text = evidence(transcript)
+    for server, agent in (("proxy-server", "proxy-agent"), ("before-server", "before-agent")):
+        assert text.count(f"{server} has every agent and carries calls") == len(SERVER_NODES)
+        assert text.count(f"{agent} has every server") == 5
+    assert int(transcript.figures["calls"]) > 0
+    assert transcript.figures["calls that failed"] == "0"
 
 
 # What the kernel and Python need on a machine with eight times as many programs as cores; it is 0.02 s on a quiet one.

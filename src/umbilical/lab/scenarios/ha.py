@@ -34,14 +34,14 @@ LEAVE_SECONDS: Final = 60.0
 def run(testbed: Testbed) -> None:
     stage = real(testbed)
     start_cluster(stage)
-    _show_need(stage)
+    show_need(stage)
     _start_servers(stage)
     _start_agents(stage)
-    _use_servers(stage)
+    use_servers(stage)
     _restart_all(stage)
 
 
-def _show_need(testbed: KubernetesTestbed) -> None:
+def show_need(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(testbed.lab.topology), closes_connections=True)
@@ -55,12 +55,9 @@ def _show_need(testbed: KubernetesTestbed) -> None:
 def _start_servers(testbed: KubernetesTestbed) -> None:
     transcript, lab = testbed.transcript, testbed.lab
     with transcript.step("three servers on three masters publish leases"):
-        credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
-        for node in SERVER_NODES:
-            lab.write_all(node, several_servers.server_files(credentials, node))
+        write_credentials(testbed)
         for member in testbed.members:
-            lab.write_all(member.name, {**several_servers.agent_files(credentials), **_kubeconfig(testbed)})
-        lab.write_all(BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
+            lab.write_all(member.name, _kubeconfig(testbed))
         for node in SERVER_NODES:
             _start_server(testbed, node)
         for line in testbed.wait("three leases", lambda: _leases(testbed, len(SERVER_NODES)), SERVER_SECONDS):
@@ -69,12 +66,23 @@ def _start_servers(testbed: KubernetesTestbed) -> None:
         testbed.save()
 
 
+def write_credentials(testbed: KubernetesTestbed) -> None:
+    """Write the certificates of servers, agents and kube-apiserver."""
+    lab = testbed.lab
+    credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
+    for node in SERVER_NODES:
+        lab.write_all(node, several_servers.server_files(credentials, node))
+    for member in testbed.members:
+        lab.write_all(member.name, several_servers.agent_files(credentials))
+    lab.write_all(BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
+
+
 def _start_agents(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("agents find the servers by their leases"):
         for member in testbed.members:
             testbed.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
-        _wait_for_agents(testbed)
+        wait_for_agents(testbed)
         names = tuple(member.name for member in testbed.members)
         transcript.saw(f"connected to {len(SERVER_NODES)} servers each: {', '.join(names)}")
         transcript.shows(agents=names)
@@ -101,7 +109,7 @@ def _leases(testbed: KubernetesTestbed, count: int) -> list[str]:
     return [f"{one['name']}: {', '.join((one.get('annotations') or {}).values())}" for one in found]
 
 
-def _wait_for_agents(testbed: KubernetesTestbed) -> None:
+def wait_for_agents(testbed: KubernetesTestbed) -> None:
     def look() -> None:
         held = {member.name: _servers_of(testbed, member.name) for member in testbed.members}
         if set(held.values()) != {len(SERVER_NODES)}:
@@ -117,10 +125,10 @@ def _servers_of(testbed: KubernetesTestbed, node: str) -> int:
     return int(float(lines[0].removeprefix(gauge))) if lines else 0
 
 
-def _use_servers(testbed: KubernetesTestbed) -> None:
+def use_servers(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step(f"{testbed.caller} uses one address for all three"):
-        _balance(testbed, SERVER_NODES)
+        balance(testbed, SERVER_NODES)
         front = several_servers.front_address(testbed.lab.topology)
         testbed.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
         transcript.saw(
@@ -131,7 +139,7 @@ def _use_servers(testbed: KubernetesTestbed) -> None:
         transcript.shows(call=CallResult.ALLOWED)
 
 
-def _balance(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
+def balance(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
     """Distribute new connections to the front address among these servers."""
     topology = testbed.lab.topology
     targets = [topology.node(node).addresses[0].ip for node in nodes]
@@ -142,41 +150,58 @@ def _balance(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
 def _restart_all(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("start calling the webhook continuously"):
-        testbed.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
+        start_calls(testbed)
         for node in SERVER_NODES:
             _wait_for_calls(testbed, node)
     for node in SERVER_NODES:
         with transcript.step(f"restart the server on {node}"):
             _restart(testbed, node)
     with transcript.step("no call has failed"):
-        calls = _end_calls(testbed)
-        if calls["failed"] or not calls["allowed"]:
-            _complain(calls)
-        transcript.figures["calls"] = str(calls["allowed"])
-        transcript.figures["calls that failed"] = str(calls["failed"])
-        transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, slowest {calls['slowest_seconds']:.2f} s")
+        check_calls(testbed)
         for node in SERVER_NODES:
             transcript.saw(f"tunnels through {node}: {_carried(testbed, node)}")
 
 
 def _restart(testbed: KubernetesTestbed, node: str) -> None:
-    _balance(testbed, tuple(other for other in SERVER_NODES if other != node))
-    before = testbed.lab.process(node, SERVER)
-    testbed.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
-
-    def look() -> None:
-        if testbed.lab.process(node, SERVER).exit_code is None:
-            raise NotYet("it is still draining")
-
-    testbed.wait(f"the server on {node} to exit", look, LEAVE_SECONDS)
-    code = testbed.lab.process(node, SERVER).exit_code
+    balance(testbed, tuple(other for other in SERVER_NODES if other != node))
+    ask_to_leave(testbed, node, SERVER)
+    code = wait_for_exit(testbed, node, SERVER)
     left = testbed.wait("its lease to go", lambda: _leases(testbed, len(SERVER_NODES) - 1), SERVER_SECONDS)
     testbed.transcript.saw(f"it exited with code {code}; {len(left)} leases are left")
     _start_server(testbed, node)
-    _wait_for_agents(testbed)
-    _balance(testbed, SERVER_NODES)
+    wait_for_agents(testbed)
+    balance(testbed, SERVER_NODES)
     _wait_for_calls(testbed, node)
     testbed.transcript.saw("the new server has every agent and carries calls again")
+
+
+def ask_to_leave(testbed: KubernetesTestbed, node: str, name: str) -> None:
+    testbed.lab.exec(node, ["kill", "-TERM", str(testbed.lab.process(node, name).pid)]).check()
+
+
+def wait_for_exit(testbed: KubernetesTestbed, node: str, name: str) -> int:
+    def look() -> int:
+        code = testbed.lab.process(node, name).exit_code
+        if code is None:
+            raise NotYet("it is still draining")
+        return code
+
+    return testbed.wait(f"the {name} on {node} to exit", look, LEAVE_SECONDS)
+
+
+def start_calls(testbed: KubernetesTestbed) -> None:
+    testbed.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
+
+
+def check_calls(testbed: KubernetesTestbed) -> None:
+    """End the calls. Raises LabError: one failed, or none was made (UMB855)."""
+    calls = _end_calls(testbed)
+    if calls["failed"] or not calls["allowed"]:
+        _complain(testbed, calls)
+    transcript = testbed.transcript
+    transcript.figures["calls"] = str(calls["allowed"])
+    transcript.figures["calls that failed"] = str(calls["failed"])
+    transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, slowest {calls['slowest_seconds']:.2f} s")
 
 
 def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:
@@ -191,10 +216,11 @@ def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:
     return totals
 
 
-def _complain(calls: dict[str, Any]) -> None:
+def _complain(testbed: KubernetesTestbed, calls: dict[str, Any]) -> None:
     what = f"{calls['failed']} of {calls['failed'] + calls['allowed']} calls failed during the restart"
     why = str(calls["failures"][0]) if calls["failures"] else "no call was made"
-    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then read the logs of servers and agents")
+    again = f"umbilical lab run --keep {testbed.transcript.title}, then read the logs of servers and agents"
+    raise LabError("UMB855", what, why, again)
 
 
 def _carried(testbed: KubernetesTestbed, node: str) -> int:

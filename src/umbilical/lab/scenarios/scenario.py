@@ -65,6 +65,7 @@ _MODULES: Final = {
     "ipv6": "webhook_through_tunnel",
     "patched-ignition": "patched_ignition",
     "ha": "ha",
+    "upgrade": "upgrade",
     "hosted": "hosted",
 }
 
