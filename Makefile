@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-dev
 READY_LAB := $(VENV)/.ready-lab
 READY_FUZZ := $(VENV)/.ready-fuzz
+READY_RELEASE := $(VENV)/.ready-release
 PYTEST := $(BIN)/python -m pytest
 SUITE := $(BIN)/python tools/suite.py
 COMPILED := build/compiled/.built
@@ -39,14 +40,14 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance builds compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance builds compiled wheels lock release clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv with all packages for development (needs Python 3.11 or newer)
 
-$(READY) $(READY_LAB) $(READY_FUZZ): pyproject.toml setup.py tools/environment.py
+$(READY) $(READY_LAB) $(READY_FUZZ) $(READY_RELEASE): pyproject.toml setup.py tools/environment.py
 	@command -v $(PYTHON) >/dev/null || { printf '%s\n' 'UMB911 Python is missing' \
 	  '  why: `$(PYTHON)` is not on PATH' \
 	  '  next: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or: make PYTHON=/path/to/python3.11' >&2; exit 1; }
@@ -117,6 +118,13 @@ compiled: $(COMPILED) ## run the tests with the data path compiled by mypyc, in 
 
 wheels: $(WHEELS) ## build the pure and the compiled wheel into dist/, then install and test both
 	UMBILICAL_WHEELS=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_wheels.py
+
+lock: $(READY_RELEASE) ## write requirements.lock: the newest packages that pyproject.toml allows, with their hashes
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra hosted --extra lab \
+	  --extra hardway --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+
+release: setup ## build the files of a release into dist/, reproducibly, and install each into an empty environment
+	$(BIN)/python tools/release.py --out dist
 
 docs: setup ## write the generated pages below docs/
 	$(BIN)/python tools/hardway_docs.py

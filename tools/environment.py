@@ -1,8 +1,8 @@
 """Creates `.venv` and installs one of the extras into it; a failure is printed with a next step.
 
-`python3 tools/environment.py [FOLDER [EXTRA]]`: `lab` is for `make demo`, `dev` (the default) for all but `make fuzz`,
-`fuzz` for all. Files `.ready-EXTRA` in the folder show which extras are installed. Must run with any `python3`: only
-the standard library, and no new syntax.
+`python3 tools/environment.py [FOLDER [EXTRA]]`: `lab` is for `make demo`, `dev` (the default) for all but `make fuzz`
+and `make lock`, which need `fuzz` and `release`. Files `.ready-EXTRA` in the folder show which extras are installed.
+Must run with any `python3`: only the standard library, and no new syntax.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from typing import Final
 OLDEST: Final = (3, 11)
 ROOT: Final = Path(__file__).resolve().parent.parent
 INSTALL_TIMEOUT_SECONDS: Final = 1200
-INCLUDED: Final = {"lab": ("lab",), "dev": ("lab", "dev"), "fuzz": ("lab", "dev", "fuzz")}
+INCLUDED: Final = {
+    "lab": ("lab",),
+    "dev": ("lab", "dev"),
+    "fuzz": ("lab", "dev", "fuzz"),
+    "release": ("release",),
+}
 """Extra -> the extras that it includes."""
 
 

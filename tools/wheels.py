@@ -41,6 +41,7 @@ def build(form: str, out: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="umbilical-wheel-") as folder:
         scratch = Path(folder) / "tree"
         compiled.copy_tree(scratch)
+        _make_reproducible(scratch, environment)
         made = Path(folder) / "made"
         # Without isolation: uses mypy and setuptools of the environment, and no network.
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
@@ -60,6 +61,14 @@ def build(form: str, out: Path) -> Path:
         place = out / wheel.name
         place.write_bytes(wheel.read_bytes())
     return place
+
+
+def _make_reproducible(scratch: Path, environment: dict[str, str]) -> None:
+    """Keep the scratch folder's name out of machine code, and this user's umask out of the archive."""
+    environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} -ffile-prefix-map={scratch}=.".strip()
+    for path in scratch.rglob("*"):
+        is_program = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o755 if is_program else 0o644)
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 # Here, because it must run before any module that has a compiled form is imported.
 if os.environ.get("UMBILICAL_PURE") == "1":
