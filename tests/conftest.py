@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import shutil
+import signal
 import socket
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -47,7 +48,13 @@ hypothesis.settings.load_profile("umbilical")
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Disable Nagle's algorithm for reports of second runs: the plugin writes twice, then reads, which takes 40 ms."""
+    """Let programs of tests be interrupted, and disable Nagle's algorithm for reports of second runs.
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that. The plugin for second runs writes
+    twice, then reads, which takes 40 ms with Nagle's algorithm.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     link = getattr(getattr(config, "failures_db", None), "sock", None)
     if link is not None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
