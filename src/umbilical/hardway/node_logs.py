@@ -30,14 +30,16 @@ def parse_list(text: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def log_command(kind: str, found: Mapping[str, str], program: str, lines: int, *, follows: bool) -> list[str]:
+def log_command(
+    kind: str, found: Mapping[str, str], program: str, lines: int, remedy: str, *, follows: bool
+) -> list[str]:
     """Return the command that shows a log on a node of this kind of machines.
 
-    Raises HardwayError: UMB771, there is none.
+    Raises HardwayError: UMB771, there is none; `remedy` is the command that lists all logs.
     """
     if program in found:
         return ["tail", "-n", str(lines), *(["-F"] if follows else []), found[program]]
     if kind == "libvirt":
         return ["journalctl", "-n", str(lines), *(["-f"] if follows else ["--no-pager"]), "-u", program]
     why = f"there are logs of {', '.join(found) or 'no program'}"
-    raise HardwayError("UMB771", f"the node has no log of {program}", why, "umbilical stage logs NODE")
+    raise HardwayError("UMB771", f"the node has no log of {program}", why, remedy)

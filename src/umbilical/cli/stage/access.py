@@ -1,6 +1,7 @@
 """`umbilical stage kubectl`, `shell`, `logs` and `load-image`: the way into a cluster, whose network is its own."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -79,7 +80,8 @@ def logs(folder: Path, node: str, program: str | None, lines: int, follow: bool)
         width = max(map(len, found), default=0)
         click.echo("".join(f"{name:<{width}}  {path}\n" for name, path in found.items()), nl=False)
         return
-    command = log_command(machines.kind, found, program, lines, follows=follow)
+    remedy = f"umbilical stage logs --dir {shlex.quote(str(folder))} {node_id}"
+    command = log_command(machines.kind, found, program, lines, remedy, follows=follow)
     words = machines.shell(node_id, command)
     os.execvp(words[0], words)
 
