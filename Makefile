@@ -33,6 +33,8 @@ FUZZ_TARGETS ?=
 FRESH_ARGS ?=
 # Arguments for the conformance run: make conformance CONFORMANCE_ARGS="--run parallel --focus sig-network --minutes 60"
 CONFORMANCE_ARGS ?=
+# Arguments for the compatibility run: make compatibility COMPATIBILITY_ARGS="--only kube-apiserver --print"
+COMPATIBILITY_ARGS ?=
 # Arguments for the benchmark: make bench BENCH_ARGS=--smoke
 BENCH_ARGS ?=
 # How long seeds of the simulation run, or the one seed to run: make simulate SEED=7
@@ -40,7 +42,7 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance builds compiled wheels lock release clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance compatibility builds compiled wheels lock release clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +64,7 @@ check: setup ## check lint, format, types and architecture rules; changes nothin
 test: setup ## run the tests on all cores; tests with real programs run only if these are in the cache
 	$(SUITE) '$(ONLY)' $(ARGS)
 
-peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance]
+peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance|compatibility]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
@@ -101,6 +103,9 @@ soak: setup ## run the long tests for leaks and drift, minutes each, and an hour
 
 conformance: setup ## run Kubernetes' own conformance specs on a cluster in the lab; needs root, hours [CONFORMANCE_ARGS="--run tunnel"]
 	$(BIN)/python tools/conformance.py $(CONFORMANCE_ARGS)
+
+compatibility: setup ## test with other versions of upstream, Kubernetes and Python; needs root, an hour [COMPATIBILITY_ARGS="--only Python"]
+	$(BIN)/python tools/compatibility.py $(COMPATIBILITY_ARGS)
 
 builds: $(COMPILED) $(WHEELS) ## compile for `make compiled` and `make wheels`; with -j2 both at once, on a core each
 

@@ -23,6 +23,7 @@ from typing import Final
 import conformance_report
 import fresh
 import peers
+import results_page
 from conformance_report import LeftOut, RunResult, SpecResult
 from conformance_run import ConformanceCluster, SuiteRun
 from umbilical.fault import Fault
@@ -178,9 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before the run, which takes hours: the tree may change.
     described = versions()
     results = run(chosen)
-    page = conformance_report.replace_results(
-        PAGE.read_text(), conformance_report.table(described, results, left_out())
-    )
+    table = conformance_report.table(described, results, left_out())
+    page = results_page.replace(PAGE.read_text(), "conformance", table)
     if chosen.prints_only:
         report(page)
     else:

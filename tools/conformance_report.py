@@ -9,8 +9,6 @@ from typing import Final
 from xml.etree import ElementTree
 
 CONFORMANCE: Final = "[Conformance]"
-BEGIN: Final = "<!-- results: written by tools/conformance.py -->"
-END: Final = "<!-- end of results -->"
 # `[It] [sig-apps] Deployment should ... [Conformance]`, with more labels after it.
 _PREFIX: Final = re.compile(r"^\[It\] ")
 # The suite's own steps: `[SynchronizedBeforeSuite]`, `[ReportAfterSuite] ...`.
@@ -129,10 +127,3 @@ def _row(result: RunResult) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def replace_results(page: str, results: str) -> str:
-    """Put the results between the marks of the page."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{results}\n\n{END}{tail}"

@@ -26,13 +26,21 @@ PROGRESS_SECONDS: Final = 30.0
 # Read-only: only what the committed go.sum pins is built.
 GO_FLAGS: Final = "-mod=readonly -trimpath -buildvcs=false"
 UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
+UPSTREAM_VERSION: Final = "v0.36.0"
+OLDER_UPSTREAM: Final = ("v0.34.0", "v0.31.4", "v0.30.3")
+"""Versions with which server and agent are compared; the oldest also in every run of the real tests."""
 KUBERNETES_VERSION: Final = "v1.36.3"
+OTHER_KUBERNETES: Final = ("v1.37.1", "v1.35.4", "v1.34.4", "v1.33.13")
 IGNITION: Final = "github.com/coreos/ignition/v2"
 IGNITION_VERSION: Final = "v2.24.0"
 OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 H2SPEC: Final = "github.com/summerwind/h2spec"
+ON_REQUEST: Final = ("compatibility",)
+"""Groups that only `--group` builds: they take long, and few commands need them."""
+CHOSEN: Final = "UMBILICAL_PEER_VERSIONS"
+"""Environment variable `NAME=VERSION ...`: the version of a program that lookups by its name find."""
 
 
 class PeerError(Exception):
@@ -136,6 +144,25 @@ def _conformance() -> Module:
     )
 
 
+def _older_upstream(version: str) -> Module:
+    commands = {"proxy-server": "server", "proxy-agent": "agent"}
+    programs = (PeerProgram(_versioned(name, version), f"{UPSTREAM}/cmd/{kind}") for name, kind in commands.items())
+    return Module(f"konnectivity-{_minor(version)}", version, tuple(programs))
+
+
+def _other_kubernetes(version: str) -> Module:
+    program = PeerProgram(_versioned("kube-apiserver", version), "k8s.io/kubernetes/cmd/kube-apiserver")
+    return Module(f"kubernetes-{_minor(version)}", version, (program,), kubernetes_linker_flags(version))
+
+
+def _versioned(name: str, version: str) -> str:
+    return f"{name}-{version}"
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
 def _kubernetes(name: str) -> PeerProgram:
     return PeerProgram(name, f"k8s.io/kubernetes/cmd/{name}")
 
@@ -149,7 +176,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
     """Return the modules of each group, in build order."""
     konnectivity = Module(
         "konnectivity",
-        "v0.36.0",
+        UPSTREAM_VERSION,
         (
             PeerProgram("proxy-server", f"{UPSTREAM}/cmd/server"),
             PeerProgram("proxy-agent", f"{UPSTREAM}/cmd/agent"),
@@ -180,14 +207,16 @@ def groups() -> dict[str, tuple[Module, ...]]:
     version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
     ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
     h2spec = Module("h2spec", "v2.2.1+incompatible", (PeerProgram("h2spec", f"{H2SPEC}/cmd/h2spec"),), "-s -w")
+    *newer, oldest = map(_older_upstream, OLDER_UPSTREAM)
     return {
-        "konnectivity": (konnectivity,),
+        "konnectivity": (konnectivity, oldest),
         "h2spec": (h2spec,),
         "bench": bench,
         "kubernetes": (etcd, kubernetes, coredns),
         "ignition": (ignition,),
         "crds": _crds(),
         "conformance": (_conformance(),),
+        "compatibility": (*newer, oldest, *map(_other_kubernetes, OTHER_KUBERNETES)),
     }
 
 
@@ -219,6 +248,8 @@ def _payload() -> tuple[PeerFile, ...]:
 
 def binary(name: str) -> Path | None:
     """Return the path of the cached program; None if it is not built."""
+    chosen = dict(one.split("=", 1) for one in os.environ.get(CHOSEN, "").split())
+    name = _versioned(name, chosen[name]) if name in chosen else name
     for module in _modules(groups()):
         path = module.folder / name
         if any(program.name == name for program in module.programs) and _is_runnable(path):
@@ -236,14 +267,15 @@ def document(name: str) -> Path | None:
 
 
 def build(group: str | None = None, report: Callable[[str], None] = print) -> None:
-    """Build what is missing of the group, or of every group.
+    """Build what is missing of the group, or of every group that needs no request.
 
     Raises:
         PeerError: Go is missing, or a download or build failed.
     """
-    chosen = groups()
-    for module in chosen[group] if group else _modules(chosen):
-        _build_module(module, report)
+    for name, modules in groups().items():
+        if name == group or (not group and name not in ON_REQUEST):
+            for module in modules:
+                _build_module(module, report)
 
 
 def _modules(chosen: dict[str, tuple[Module, ...]]) -> list[Module]:
@@ -426,7 +458,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Build and find the real peers.")
     commands = parser.add_subparsers(dest="command", required=True)
     build_command = commands.add_parser("build", help="build what is missing")
-    build_command.add_argument("--group", choices=sorted(groups()), help="build only this group (default: all)")
+    build_command.add_argument(
+        "--group", choices=sorted(groups()), help=f"only this group (default: all but {', '.join(ON_REQUEST)})"
+    )
     path_command = commands.add_parser("path", help="print the path of a cached program or file, or exit 1")
     path_command.add_argument("name")
     return parser

@@ -1,7 +1,9 @@
 """The interop matrix: {ours, upstream} server x {ours, upstream} agent x {grpc, http-connect} x {Unix socket, mTLS}.
 
-Upstream's two ends meet in two of the four forms only: they show that what is expected is upstream's own way. One
-running pair per cell; the cases that kill something bring it back before the next case.
+Upstream's two ends meet in two of the four forms only: they show that what is expected is upstream's own way. Its
+oldest supported version meets ours in four forms, its server in gRPC mode only: over HTTP CONNECT it answers 200 before
+it dials. `make compatibility` runs the versions between. One running pair per cell; the cases that kill something bring
+it back before the next case.
 """
 
 import hashlib
@@ -14,7 +16,7 @@ import pytest
 from tests.interop.conftest import print_logs
 from tests.interop.endpoints import echo, endpoint, http_endpoint, pattern, refused_address, transfer
 from tests.support.tunnel_client import DialRefused, receive_exactly, receive_to_end
-from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
+from tests.support.tunnel_pair import OLDEST, Shape, TunnelPair, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
 import peers
@@ -37,7 +39,16 @@ _WITH_WORKERS: Final = [
     Shape("ours", "upstream", "grpc", "uds", workers=2),
     Shape("ours", "upstream", "http-connect", "tcp-mtls", workers=2),
 ]
-SHAPES: Final = list(dict.fromkeys([*_ALL, *_WITH_WORKERS]))
+_WITH_OLDEST: Final = [
+    Shape("ours", "oldest", "grpc", "tcp-mtls"),
+    Shape("ours", "oldest", "http-connect", "uds"),
+    Shape("oldest", "ours", "grpc", "uds"),
+    Shape("oldest", "ours", "grpc", "tcp-mtls"),
+]
+SHAPES: Final = [
+    *dict.fromkeys([*_ALL, *_WITH_WORKERS]),
+    *(pytest.param(shape, marks=pytest.mark.real(*OLDEST.values())) for shape in _WITH_OLDEST),
+]
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=str)

@@ -6,18 +6,15 @@ from pathlib import Path
 import pytest
 
 import peers
-from conformance import DIALING, LEFT_OUT, PAGE, _options, require_root
+from conformance import DIALING, LEFT_OUT, _options, require_root
 from conformance_images import IMAGES, Base, SuiteImage, entries, references
 from conformance_report import (
-    BEGIN,
-    END,
     LeftOut,
     RunResult,
     SpecOutcome,
     SpecResult,
     read_left_out,
     read_outcomes,
-    replace_results,
     table,
 )
 from conformance_run import DIALS, SuiteRun, suite_command
@@ -95,12 +92,6 @@ def test_a_run_whose_start_failed_or_that_ran_nothing_is_not_good(tmp_path: Path
     assert not RunResult("x", found, 1).is_good
     assert not RunResult("x", (), 1).is_good
     assert RunResult("x", found[1:], 1).is_good
-
-
-def test_only_the_results_of_the_page_are_replaced() -> None:
-    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert replace_results(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
-    assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
 
 
 def test_every_spec_that_is_left_out_has_a_pattern_and_a_reason() -> None:

@@ -23,6 +23,8 @@ done
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+MODULES = {module.name: module for group in peers.groups().values() for module in group}
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -86,13 +88,15 @@ def test_failed_build_leaves_nothing_behind(run: Run, cache: Path) -> None:
 
 def test_build_makes_a_flat_folder_and_then_only_what_is_missing(run: Run, cache: Path, tmp_path: Path) -> None:
     first = run("build", "--group", "konnectivity")
-    (folder,) = cache.iterdir()
+    oldest, folder = sorted(cache.iterdir())
     built = sorted(path.name for path in folder.iterdir())
     (folder / "proxy-agent").unlink()
     calls_before = len(calls(tmp_path))
     second = run("build", "--group", "konnectivity")
     assert first.returncode == second.returncode == 0
     assert folder.name == "konnectivity-v0.36.0"
+    assert oldest.name == "konnectivity-0.30-v0.30.3"
+    assert sorted(path.name for path in oldest.iterdir()) == ["proxy-agent-v0.30.3", "proxy-server-v0.30.3"]
     assert built == ["proxy-agent", "proxy-server", "proxy-test-client", "proxy-test-server", "proxy-tests"]
     download, build = calls(tmp_path)[calls_before:]
     assert download == "mod download"
@@ -256,21 +260,32 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "openshift-api": peers.OPENSHIFT_API,
         "prometheus-operator": peers.PROMETHEUS_OPERATOR,
     }
-    modules = {module.name: module for group in peers.groups().values() for module in group}
+    pins |= {f"konnectivity-{minor}": peers.UPSTREAM for minor in ("0.30", "0.31", "0.34")}
+    pins |= {f"kubernetes-{minor}": "k8s.io/kubernetes" for minor in ("1.33", "1.34", "1.35", "1.37")}
     for name, path in pins.items():
-        text = (modules[name].source / "go.mod").read_text()
-        assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(modules[name].version)}$", text, re.MULTILINE)
+        text = (MODULES[name].source / "go.mod").read_text()
+        assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(MODULES[name].version)}$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("group", ["kubernetes", "conformance"])
-def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one(group: str) -> None:
-    text = (peers.MODULES / group / "go.mod").read_text()
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith(("kubernetes", "conformance"))])
+def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one(name: str) -> None:
+    module = MODULES[name]
+    text = (module.source / "go.mod").read_text()
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     assert len(replaced) > 30
-    assert all(old == new and version == "v0.36.3" for old, new, version in replaced)
-    pins = (peers.MODULES / group / "pins.go").read_text()
-    (module,) = (module for module in peers.groups()[group] if module.name == group)
+    staged = module.version.replace("v1.", "v0.")
+    assert all(old == new and version == staged for old, new, version in replaced)
+    pins = (module.source / "pins.go").read_text()
     assert all(f'_ "{program.package}"' in pins for program in module.programs)
+
+
+def test_a_build_of_all_leaves_out_the_groups_that_are_built_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(peers, "_build_module", lambda module, report: built.append(module.name))
+    peers.build()
+    assert ("kubernetes" in built, "konnectivity-0.30" in built, "kubernetes-1.33" in built) == (True, True, False)
+    peers.build("compatibility")
+    assert "kubernetes-1.33" in built
 
 
 def test_kubernetes_programs_get_their_version_from_the_linker() -> None:
