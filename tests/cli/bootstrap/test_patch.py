@@ -201,10 +201,13 @@ def test_an_unknown_platform_is_refused_with_the_known_ones_and_letter_case_does
     umbilical("bootstrap", "plan", config, "--platform", "none")
 
 
-@pytest.mark.parametrize("platform", [name for name in PLATFORMS if not name.endswith("-upi")])
-def test_the_firewall_command_of_a_plan_works_as_it_is_printed(platform: str, config: Path, umbilical: Run) -> None:
+@pytest.mark.parametrize("options", [[], ["--node-ip", "10.0.0.5"]])
+@pytest.mark.parametrize("platform", ["libvirt", *(name for name in PLATFORMS if not name.endswith("-upi"))])
+def test_the_firewall_command_of_a_plan_works_as_it_is_printed(
+    platform: str, options: list[str], config: Path, umbilical: Run
+) -> None:
     config.write_bytes(bootstrap_config("4.18", platform=platform))
-    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", config).out)
+    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", config, *options).out)
     assert offered is not None
     assert "--release 4.18" in offered[1]
     assert "8091" in umbilical(*shlex.split(offered[1])).out
@@ -296,12 +299,15 @@ def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, u
     assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
 
 
+@pytest.mark.parametrize("platform", ["aws", "libvirt"])
 def test_the_firewall_command_that_is_offered_works_where_the_manifests_are_read_no_more(
-    tmp_path: Path, umbilical: Run
+    platform: str, tmp_path: Path, umbilical: Run
 ) -> None:
-    Directory(tmp_path).metadata(aws={})
-    (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
-    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", "--dir", tmp_path).out)
+    path = tmp_path / "my cluster"
+    path.mkdir()
+    Directory(path).install_config().metadata(**{"aws": None, platform: {}})
+    (path / "bootstrap.ign").write_bytes(bootstrap_config("4.18", platform=platform))
+    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", "--dir", path).out)
     assert offered is not None
     assert "8091" in umbilical(*shlex.split(offered[1])).out
 

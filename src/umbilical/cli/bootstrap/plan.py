@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -66,13 +67,15 @@ def _firewall_options(planned: "Plan", source: "BootstrapFile") -> Iterator[str]
     from umbilical.bootstrap.spec import TunnelSpec
 
     if source.install_dir is not None:
-        yield f"--dir {source.install_dir.path}"
+        yield f"--dir {quote(str(source.install_dir.path))}"
         if _is_in_manifests(planned.platform):
             # The default form edits manifests, which the installer no longer reads once bootstrap.ign exists.
             yield "-o cli"
     else:
         yield f"--platform {planned.platform or 'NAME'}"
-        yield from (f"--machine-network {network}" for network in planned.spec.machine_networks)
+        # A given address replaces the spec's networks, and the rule still needs them.
+        networks = planned.spec.machine_networks or planned.cluster.machine_networks
+        yield from (f"--machine-network {network}" for network in networks)
         if planned.cluster.infra_id is not None:
             yield f"--infra-id {planned.cluster.infra_id}"
     if planned.cluster.release is not None:

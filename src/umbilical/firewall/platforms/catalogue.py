@@ -14,8 +14,8 @@ PLATFORMS: Final[dict[str, Platform]] = {
         *(module.UPI_PLATFORM for module in (aws, azure, gcp, openstack)),
     )
 }
-ALIKE: Final = {"powervc": "openstack", "ovirt": "none"}
-"""PowerVC uses OpenStack's API; on oVirt the installer creates no rules."""
+ALIKE: Final = {"powervc": "openstack", "ovirt": "none", "libvirt": "none"}
+"""PowerVC uses OpenStack's API; on oVirt and libvirt the installer creates no rules."""
 
 
 NAMES: Final = (*PLATFORMS, *ALIKE)
