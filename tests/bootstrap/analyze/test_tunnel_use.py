@@ -123,6 +123,14 @@ def test_a_tunnel_that_is_not_in_the_files_is_not_awaited(tmp_path: Path) -> Non
     assert findings_of(early, tmp_path)["A03"].evidence == "bootkube has not reached konnectivity-certs"
 
 
+def test_steps_that_the_first_plans_tunnel_does_not_have_are_not_awaited(tmp_path: Path) -> None:
+    inline = without_tunnel(webhook(NO_ROUTE)).log(SERVER_LOG, "fine").apiserver_config("egressSelectorConfiguration:")
+    findings = findings_of(inline, tmp_path)
+    assert causes(findings) == {"A22"}
+    assert findings["A03"].evidence == "bootkube has no step konnectivity-certs"
+    assert findings["A20"].evidence == "bootkube has no step konnectivity-cleanup"
+
+
 FLAG: Final = 'I1115 14:00:01.1       1 flags.go:64] FLAG: --egress-selector-config-file="%s"'
 EGRESS_FILE: Final = "/etc/kubernetes/config/egress-selector-config.yaml"
 USED: Final = FLAG % EGRESS_FILE

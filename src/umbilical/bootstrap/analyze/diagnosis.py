@@ -28,6 +28,7 @@ from umbilical.bootstrap.analyze.tunnel_use import (
     has_tunnel,
     missing_tunnel,
     needs_use,
+    step_without_server,
     tunnel_used,
 )
 from umbilical.bootstrap.names import STAGES
@@ -74,7 +75,9 @@ def _in_context(cause: DiagnosedCause, finding: Finding, facts: BundleFacts) -> 
     if finding.outcome in (Outcome.PASSED, Outcome.SKIPPED) and cause.is_of_tunnel and missing_tunnel(facts):
         return dataclasses.replace(finding, outcome=Outcome.SKIPPED, evidence=NO_TUNNEL)
     if finding.outcome is Outcome.PASSED and not_reached(facts, cause.stages):
-        reason = f"bootkube has not reached {cause.stages[0]}"
+        # The first plan's tunnel has no steps of its own.
+        is_absent = cause.stages[0] in STAGES and step_without_server(facts)
+        reason = f"bootkube {'has no step' if is_absent else 'has not reached'} {cause.stages[0]}"
         return dataclasses.replace(finding, outcome=Outcome.SKIPPED, evidence=reason)
     return finding
 
@@ -119,7 +122,7 @@ CAUSES: Final = (
         "A04",
         "the address of the server is a valid IP address",
         "a route without a source gives the word null, which no certificate can contain; without a host an agent dials "
-        "its own node",
+        "its own node; a name may not exist in the nodes' DNS",
         f"{_WITH_ADDRESS}; an installer with its own tunnel reads OPENSHIFT_INSTALL_BOOTSTRAP_NODE_IP",
         address_is_one,
         (_CERTS, *_LATE),

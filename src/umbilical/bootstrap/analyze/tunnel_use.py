@@ -29,12 +29,17 @@ def missing_tunnel(facts: BundleFacts) -> str:
     """Return the evidence that the installation has no tunnel; empty if it has one, or if the bundle does not show."""
     if _shows_tunnel(facts):
         return ""
-    late = next((stage for stage in _stages(facts) if stage in _AFTER_SERVER), "")
-    if late:
+    if late := step_without_server(facts):
         return f"{NO_TUNNEL}: bootkube ran {late}, and never {STAGES[0]}"
     if FileKind.NETWORKS in facts.kinds and FileKind.NATIVE_FILES not in facts.kinds:
         return f"{NO_TUNNEL}: the installer's files in rendered-assets/openshift contain none"
     return f"{NO_TUNNEL}: {NOT_USED}, and the bundle has no other trace of one" if uses_tunnel(facts) is False else ""
+
+
+def step_without_server(facts: BundleFacts) -> str:
+    """Return the step that ran although the tunnel's steps before it never did; empty if there is none."""
+    stages = _stages(facts)
+    return "" if set(stages) & set(STAGES) else next((stage for stage in stages if stage in _AFTER_SERVER), "")
 
 
 def uses_tunnel(facts: BundleFacts) -> bool | None:
