@@ -36,7 +36,7 @@ def test_its_faults_are_found_and_the_reason_why_its_egress_file_has_no_effect()
         ("C1", "not apiserver.k8s.io/v1beta1 EgressSelectorConfiguration"),
         ("C2", "kube-apiserver ignores the key egressSelectorConfiguration"),
         ("C3", "is not in /etc/kubernetes/config, the mount in kube-apiserver's pod"),
-        ("C5", "--server-port is None; with a Unix socket the server accepts only 0"),
+        ("C5", "--server-port is not set; with a Unix socket the server accepts only 0"),
         ("C9", "it uses '/opt/openshift/tls/root-ca.key'"),
     ):
         assert words in found[check].evidence

@@ -59,7 +59,7 @@ def test_a_tree_is_never_shown_whole_and_aliases_that_multiply_stay_small() -> N
     assert shown([1]) == "a list"
     assert shown("a\nb") == "'a\\nb'"
     assert len(shown("x" * 9999)) < MAX_SHOWN + 5
-    assert (shown(None), shown(True), shown(7)) == ("None", "True", "7")
+    assert (shown(None), shown(True), shown(7)) == ("not set", "True", "7")
     levels = "".join(f"l{number}: &l{number} [{', '.join([f'*l{number - 1}'] * 9)}]\n" for number in range(1, 40))
     document = parse_yaml("l0: &l0 [x]\n" + levels)
     assert shown(document.value) == "a mapping"

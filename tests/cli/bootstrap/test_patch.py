@@ -65,6 +65,8 @@ def test_a_second_patch_says_that_nothing_changes_and_leaves_the_file_alone(conf
     told = umbilical("bootstrap", "patch", config, "--in-place")
     assert config.stat().st_ino == inode
     assert f"{config} is already up to date" in told.err
+    copy = config.with_name("copy.ign")
+    assert f"wrote {copy}" in umbilical("bootstrap", "patch", config, "--out", copy).err
 
 
 def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: Path, umbilical: Run) -> None:

@@ -66,7 +66,9 @@ def mappings(value: Any) -> list[dict[Any, Any]]:
 
 def shown(value: Any) -> str:
     """Format a scalar for evidence. Never a tree: aliases can make a small file huge."""
-    if isinstance(value, str | int | float | bool | None):
+    if value is None:
+        return "not set"
+    if isinstance(value, str | int | float | bool):
         text = repr(value) if isinstance(value, str) else str(value)
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else type(value).__name__

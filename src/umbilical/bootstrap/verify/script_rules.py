@@ -37,7 +37,7 @@ def functions_of(facts: BootstrapFacts) -> tuple[str, str, str]:
 
 
 def _placeholders(facts: BootstrapFacts) -> Iterator[str]:
-    yield from _image_faults(_library(facts).commands)
+    yield from dict.fromkeys(_image_faults(_library(facts).commands))
     if facts.is_inline:
         yield from _unset_variables(facts)
         return

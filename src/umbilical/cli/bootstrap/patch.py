@@ -61,7 +61,8 @@ def _print_summary(source: "BootstrapFile", target: Path, patched: "PatchedFile"
         click.echo("warning: bash is not installed here, so `bash -n` did not check the scripts", err=True)
     for note in planned.notes():
         click.echo(f"note: {note}", err=True)
-    click.echo(f"wrote {target}" if not planned.changes_nothing else f"{target} is already up to date", err=True)
+    is_same = planned.changes_nothing and target == source.path
+    click.echo(f"{target} is already up to date" if is_same else f"wrote {target}", err=True)
     for line in needed_port(planned, source):
         click.echo(line, err=True)
     print_warnings(source)
