@@ -124,7 +124,7 @@ def _number(identifier: str) -> int:
 def _last_line(findings: Sequence[Finding], colour: bool, unicode: bool) -> str:
     counts = summary(findings)
     worst = next((outcome for outcome in _DETAILED if counts[outcome.value]), Outcome.PASSED)
-    if not counts["checks"]:
+    if counts["checks"] == counts["skipped"]:
         worst = Outcome.SKIPPED
     sign = (_SIGNS if unicode else _WORDS)[worst].strip()
     text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome)
