@@ -182,6 +182,13 @@ def test_a_refused_call_of_which_nobody_knows_whether_it_was_tunnelled_is_a_warn
     assert (causes(findings), causes(findings, Outcome.WARNED)) == (set(), {"A22"})
 
 
+@pytest.mark.parametrize("reason", [REFUSED, NO_ROUTE])
+def test_what_only_its_use_could_show_is_skipped_where_the_use_is_not_known(tmp_path: Path, reason: str) -> None:
+    findings = findings_of(with_tunnel(webhook(reason)), tmp_path)
+    told = {findings[name].evidence for name in ("A16", "A17")}
+    assert told == {"the bundle does not show whether kube-apiserver uses the tunnel"}
+
+
 ON_NODE: Final = webhook("dial tcp 10.0.0.7:9443: connect: connection refused")
 
 

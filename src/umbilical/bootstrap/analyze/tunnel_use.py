@@ -14,6 +14,7 @@ from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, wa
 
 NO_TUNNEL: Final = "this installation has no tunnel"
 NOT_USED: Final = "kube-apiserver does not use the tunnel"
+_USE_UNKNOWN: Final = "the bundle does not show whether kube-apiserver uses the tunnel"
 _HARMLESS: Final = "these calls block nothing: failurePolicy Ignore, or an aggregated API"
 _NO_ARGUMENT: Final = "rendered-assets/openshift/kube-apiserver-bootstrap/config: without egress-selector-config-file"
 MAX_SHOWN: Final = 4
@@ -52,11 +53,15 @@ def uses_tunnel(facts: BundleFacts) -> bool | None:
 
 
 def needs_use(check: Callable[[BundleFacts], Verdict]) -> Callable[[BundleFacts], Verdict]:
-    """Skip the check instead of passing it, if kube-apiserver does not use the tunnel."""
+    """Skip the check instead of passing it, if kube-apiserver dials pods and is not known to use the tunnel."""
 
     def checked(facts: BundleFacts) -> Verdict:
-        found = check(facts)
-        return skipped(NOT_USED) if found.outcome is Outcome.PASSED and uses_tunnel(facts) is False else found
+        found, use = check(facts), uses_tunnel(facts)
+        if found.outcome is not Outcome.PASSED:
+            return found
+        if use is False:
+            return skipped(NOT_USED)
+        return skipped(_USE_UNKNOWN) if use is None and _to_pods(facts, *CALLS) else found
 
     return checked
 
@@ -79,7 +84,7 @@ def tunnel_used(facts: BundleFacts) -> Verdict:
         return failed("\n".join([*_configuration(facts), *calls]))
     if use or not calls:
         return passed() if use else skipped(FileKind.APISERVER_CONFIG.value)
-    lines = "\n".join(["the bundle does not show whether kube-apiserver has an egress file", *calls])
+    lines = "\n".join([_USE_UNKNOWN, *calls])
     # The agents' nodes have routes to pods.
     return failed(lines) if _to_pods(facts, _WITHOUT_ROUTE) else warned(lines)
 
