@@ -155,10 +155,11 @@ def test_a_reset_is_passed_on_as_a_reset() -> None:
 
 
 def test_a_target_that_does_not_listen_resets_the_connection() -> None:
+    # The reset may come before `connect` has returned.
     with (
         _relay(DELAY, free_port()) as relay,
-        socket.create_connection(("127.0.0.1", relay.port), SECONDS) as near,
         pytest.raises(ConnectionResetError),
+        socket.create_connection(("127.0.0.1", relay.port), SECONDS) as near,
     ):
         near.recv(1)
 

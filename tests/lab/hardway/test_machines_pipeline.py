@@ -93,10 +93,10 @@ def check_webhooks_before_the_pivot(cluster: Cluster, scratch: Path) -> None:
     """The only kube-apiserver has no route to pods: the test webhook and Kubernetes' own specs need the tunnel."""
     cluster.succeed("run", BEFORE_PIVOT)
     suite = ConformanceCluster(cluster.folder, print)
+    suite.lay_programs()
     nodes = suite.node_ids()
     suite.require_no_route_to_pods(BOOTSTRAP, nodes[0])
     check_the_test_webhook(cluster, scratch)
-    suite.lay_programs()
     suite.load_images(nodes, ["agnhost"])
     suite.set_masters_schedulable(True)
     before = suite.tunnel_use()
