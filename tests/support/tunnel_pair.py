@@ -86,6 +86,8 @@ class Daemon:
     def __init__(self, command: Sequence[str], log: Path, prefix: Sequence[str] = ()) -> None:
         self.command = [*prefix, *command]
         self.log = log
+        self.passed: tuple[int, ...] = ()
+        """Open files that the process gets, with their numbers."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,7 +99,7 @@ class Daemon:
         environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=self.passed
             )
 
     def is_running(self) -> bool:

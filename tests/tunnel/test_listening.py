@@ -74,6 +74,14 @@ def test_a_turn_takes_a_share_that_grows_with_the_crowd_and_comes_back_for_the_r
     assert sum(shares) == len(crowd)
 
 
+def test_a_closed_listener_hears_no_more_of_a_socket_that_another_process_keeps_open(plane: Loop, door: Door) -> None:
+    held_elsewhere = kept(door.sock.dup())
+    door.listener.close()
+    kept(socket.create_connection(held_elsewhere.getsockname(), timeout=10))
+    assert plane.turn(0.0) == []
+    assert door.came == []
+
+
 def test_a_closed_listener_accepts_nothing_and_frees_its_port(plane: Loop, door: Door) -> None:
     port = door.listener.port()
     door.listener.close()

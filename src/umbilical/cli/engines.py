@@ -1,6 +1,7 @@
 """Starts server and agent on one event loop, with a Kubernetes client only if they need one."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from umbilical.cluster.leases import LeasePublisher
     from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
     from umbilical.tunnel.server_process import MakePublisher
+    from umbilical.tunnel.service_manager import ServiceManager
 
 
 class KubernetesAccess(Record):
@@ -73,17 +75,24 @@ def serve(
     logs: tuple[str, ...] = ("native", "text", "info"),
 ) -> int:
     """`logs` is how the log was set up, for workers to do the same."""
-    return run_until_done(_serve(settings, kubernetes, tokens, lease, logs))
+    run = partial(_runner(settings, logs), manager=service_manager())
+    return run_until_done(_serve(run, settings, kubernetes, tokens, lease))
+
+
+def service_manager() -> "ServiceManager":
+    """Raises StartupError: it passed sockets that cannot be used."""
+    from umbilical.tunnel.service_manager import take
+
+    return take(os.environ, os.getpid())
 
 
 async def _serve(
+    run: Callable[..., Coroutine[Any, Any, int]],
     settings: ServerSettings,
     kubernetes: KubernetesAccess,
     tokens: TokenRule | None,
     lease: LeaseRule | None,
-    logs: tuple[str, ...],
 ) -> int:
-    run = _runner(settings, logs)
     if tokens is None and lease is None:
         return await run(settings, None, publish=None)
     async with _client(kubernetes) as client:
@@ -151,14 +160,16 @@ def _publishing(client: "ApiClient", settings: ServerSettings, lease: LeaseRule)
 
 
 def attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None = None) -> int:
-    return run_until_done(_attend(settings, kubernetes, leases))
+    return run_until_done(_attend(settings, kubernetes, leases, service_manager()))
 
 
-async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None) -> int:
+async def _attend(
+    settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None, manager: "ServiceManager"
+) -> int:
     from umbilical.tunnel.agent_process import run_agent
 
     if leases is None:
-        return await run_agent(settings)
+        return await run_agent(settings, manager=manager)
     from umbilical.cluster.labels import parse_selector
     from umbilical.cluster.leases import LeaseCounter
 
@@ -175,7 +186,7 @@ async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases:
                 on_change=on_change,
             )
 
-        return await run_agent(settings, count=count)
+        return await run_agent(settings, count=count, manager=manager)
 
 
 def _client(kubernetes: KubernetesAccess) -> "ApiClient":

@@ -89,6 +89,14 @@ class Agent(LinkKeeper):
             return max(counted, self._announced_count)
         return max(counted, 1)
 
+    def reload(self) -> None:
+        """Look at the certificate files now, for new handshakes."""
+        self._certificates.look()
+
+    def status(self) -> str:
+        """One line for the service manager."""
+        return f"servers connected: {len(self._links)} of {self.server_count()}"
+
     def is_idle(self) -> bool:
         """There is neither a tunnel nor a dial on any link."""
         return all(link.is_idle() for link in [*self._links.values(), *self._leaving])

@@ -11,18 +11,20 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from umbilical.konnectivity import dial_failure
 from umbilical.tunnel import faults
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
-from umbilical.tunnel.daemon import StopRequests, end_task
+from umbilical.tunnel.daemon import StopRequests, end_task, reload_on_hangup
 from umbilical.tunnel.dialing import Address, Dial
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.metrics import AgentMetrics
+from umbilical.tunnel.service_manager import ServiceManager
 from umbilical.tunnel.settings import AgentSettings
 
 THREADS: Final = 32
@@ -107,8 +109,11 @@ MakeCounter = Callable[[AgentMetrics, Callable[[], None]], ServerCounter]
 """The counter calls the second argument at each change."""
 
 
-async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None) -> int:
+async def run_agent(
+    settings: AgentSettings, *, count: MakeCounter | None = None, manager: ServiceManager | None = None
+) -> int:
     """Serve until drained or until a second signal; return the exit code. Raises StartupError, with nothing open."""
+    manager = manager or ServiceManager()
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         stop = StopRequests()
@@ -127,7 +132,11 @@ async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None
             stack.push_async_callback(end_task, counting)
         connecting = loop.create_task(agent.keep_connected())
         stack.push_async_callback(end_task, connecting)
+        reload_on_hangup(stack, partial(manager.reloading, agent.reload))
+        # Not only once a server is connected: a restart by the manager would not bring one (docs/decisions/0042).
+        manager.ready(stack, agent.status)
         await _until_stopped(stop, connecting)
+        manager.stopping()
         logger.info(
             "draining: new dials are still served; exiting after %g s without tunnels", settings.drain_linger_seconds
         )

@@ -1,9 +1,10 @@
-"""What all daemons share: tasks that they own, streams of accepted sockets, and stop signals."""
+"""What all daemons share: tasks that they own, streams of accepted sockets, and the signals to stop and to reload."""
 
 import asyncio
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from umbilical.tunnel.socket_transport import open_transport
@@ -53,3 +54,10 @@ class StopRequests:
     def close(self) -> None:
         for number in _SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def reload_on_hangup(stack: AsyncExitStack, reload: Callable[[], None]) -> None:
+    """Call `reload` at each SIGHUP, which otherwise ends a process, until the stack closes."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    stack.callback(loop.remove_signal_handler, signal.SIGHUP)

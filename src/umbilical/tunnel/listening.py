@@ -129,7 +129,8 @@ class SocketListener(Handler):
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._loop.forget(self._descriptor)
+            # Not `forget`: a service manager may keep the socket open, and then closing it here unregisters nothing.
+            self._loop.remove(self._descriptor)
             self._sock.close()
 
 

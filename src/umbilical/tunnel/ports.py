@@ -10,16 +10,19 @@ from umbilical.tunnel.settings import ServerSettings, TcpFrontend, UnixFrontend
 
 
 class ServerPorts:
-    def __init__(self, settings: ServerSettings) -> None:
-        """Open both, or none. Raises StartupError."""
+    def __init__(self, settings: ServerSettings, passed: socket.socket | None = None) -> None:
+        """Open both, or none. `passed` is the socket for clients, if the service manager opened it.
+
+        Raises StartupError.
+        """
         self._frontend: Final = settings.frontend
         self.agents: Final = listen_tcp(settings.agent_listen, "agents")
         try:
-            self.clients: Final = _listen_for_clients(settings)
+            self.clients: Final = passed if passed is not None else _listen_for_clients(settings)
         except BaseException:
             self.agents.close()
             raise
-        self._socket_file = _identity(settings.frontend)
+        self._socket_file = _identity(settings.frontend) if passed is None else None
         """Device and inode of our own socket file, as long as we have one."""
 
     def remove_socket_file(self) -> None:

@@ -127,9 +127,9 @@ class Server:
         self._agents: SocketListener | None = None
         self._ports: ServerPorts | None = None
 
-    def listen(self) -> None:
-        """Open both listeners, or none. Raises StartupError."""
-        ports = self._ports = ServerPorts(self.settings)
+    def listen(self, passed: socket.socket | None = None) -> None:
+        """Open both listeners, or none; `passed` is the one for clients if it is open. Raises StartupError."""
+        ports = self._ports = ServerPorts(self.settings, passed)
         agents = SocketListener(self._loop, ports.agents, self._accept_agent, self._agent_rule())
         clients = SocketListener(self._loop, ports.clients, self._accept_client, self._client_rule())
         self._start_serving(agents, clients)
@@ -193,6 +193,12 @@ class Server:
         channel = TlsChannel(self._loop, sock, watched.context(), None)
         self._callers.add(channel)
         return channel
+
+    def reload(self) -> None:
+        """Look at the certificate files now, for new handshakes."""
+        for watched in (self._agent_certificates, self._frontend_certificates):
+            if watched is not None:
+                watched.look()
 
     def is_ready(self) -> bool:
         return not self.stopping and self.core.is_ready()

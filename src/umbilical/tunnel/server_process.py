@@ -4,15 +4,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
-from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task, reload_on_hangup
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import AgentAuthenticator, Publisher
 from umbilical.tunnel.metrics import ServerMetrics
 from umbilical.tunnel.server import Server
+from umbilical.tunnel.service_manager import ServiceManager
 from umbilical.tunnel.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
@@ -21,9 +23,14 @@ MakePublisher = Callable[[ServerMetrics], Publisher]
 
 
 async def run_server(
-    settings: ServerSettings, authenticator: AgentAuthenticator | None, *, publish: MakePublisher | None = None
+    settings: ServerSettings,
+    authenticator: AgentAuthenticator | None,
+    *,
+    publish: MakePublisher | None = None,
+    manager: ServiceManager | None = None,
 ) -> int:
     """Serve until a signal; return the exit code. Raises StartupError, with nothing open."""
+    manager = manager or ServiceManager()
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
@@ -33,11 +40,14 @@ async def run_server(
         await open_http(stack, settings.health_listen, health, "health")
         admin = ServerAdminRoutes(server.render_metrics, profiling=settings.enable_profiling)
         await open_http(stack, settings.admin_listen, admin, "admin")
-        server.listen()
+        server.listen(manager.clients_socket(settings.frontend))
         publisher = publish(server.core.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
+        reload_on_hangup(stack, partial(manager.reloading, server.reload))
+        manager.ready(stack, lambda: f"agents connected: {server.agent_count()}")
         await stop.first.wait()
+        manager.stopping()
         # In parallel: an API server that hangs must not delay the notice to agents.
         withdrawing = None if publisher is None else own_task(withdraw(publisher, publishing))
         code = await leave(server, stop.second)

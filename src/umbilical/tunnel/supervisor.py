@@ -7,13 +7,14 @@ import asyncio
 import logging
 import socket
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from umbilical.fault import StartupError
 from umbilical.tunnel import causes, certificates, merged_metrics
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes, profile_response
-from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task, reload_on_hangup
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse, open_http
@@ -27,6 +28,7 @@ from umbilical.tunnel.passing import AgentPassing, Passing
 from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_process import MakePublisher, withdraw
+from umbilical.tunnel.service_manager import ServiceManager
 from umbilical.tunnel.settings import Limits, ServerSettings
 from umbilical.tunnel.worker import PROFILE_SECONDS, WorkerOrder
 from umbilical.tunnel.worker_process import WorkerProcess, told
@@ -69,7 +71,7 @@ class Supervisor:
         self._for_clients: Final = Passing(loop, settings.workers)
         self._workers: Final[dict[int, WorkerProcess]] = {}
         self._keepers: Final[list[asyncio.Task[Any]]] = []
-        self._introductions: Final[set[asyncio.Task[Any]]] = set()
+        self._orders: Final[set[asyncio.Task[Any]]] = set()
         self._ended: Families = {}
         """Counters of workers that have ended."""
         self._replaced: Final = [0] * settings.workers
@@ -78,13 +80,14 @@ class Supervisor:
         self._listeners: list[SocketListener] = []
         self._look: asyncio.Task[Any] | None = None
 
-    def listen(self) -> None:
-        """Raises StartupError, also for files that workers could not use."""
+    def listen(self, passed: socket.socket | None = None) -> None:
+        """`passed` is the socket for clients if it is open. Raises StartupError, also for files that workers could
+        not use."""
         unused = CertificateMetrics()
         certificates.agent_listener(self.settings, self._loop, unused)
         certificates.frontend(self.settings, "h2", self._loop, unused)
         AgentGate(self.settings.agent_identities, self.settings.token_identity)
-        self._ports = ServerPorts(self.settings)
+        self._ports = ServerPorts(self.settings, passed)
 
     async def start(self) -> None:
         """Start all workers, then accept. Raises StartupError."""
@@ -113,8 +116,8 @@ class Supervisor:
         for other in [self._workers[number] for number in self._workers if number != index]:
             if not other.ended.done():
                 task = own_task(_introduce(worker, other))
-                self._introductions.add(task)
-                task.add_done_callback(self._introductions.discard)
+                self._orders.add(task)
+                task.add_done_callback(self._orders.discard)
         logger.info("worker started server=%s pid=%d", order.settings.server_id, worker.pid)
         return worker
 
@@ -169,6 +172,13 @@ class Supervisor:
 
     async def _look_at_all(self) -> None:
         await asyncio.gather(*[worker.look() for worker in self._workers.values()])
+
+    def reload(self) -> None:
+        """Have all workers look at their certificate files now."""
+        for worker in self._workers.values():
+            task = own_task(worker.tell("reload"))
+            self._orders.add(task)
+            task.add_done_callback(self._orders.discard)
 
     def is_ready(self) -> bool:
         return not self._stopping and any(worker.is_ready for worker in self._workers.values())
@@ -248,7 +258,7 @@ class Supervisor:
             worker.kill()
         ended = own_task(_all_ended(list(self._workers.values())))
         await asyncio.wait({ended}, timeout=EXIT_SECONDS)
-        for task in [ended, *self._keepers, *self._introductions]:
+        for task in [ended, *self._keepers, *self._orders]:
             await end_task(task)
         for worker in self._workers.values():
             await worker.close()
@@ -344,8 +354,10 @@ async def run_supervisor(
     *,
     publish: MakePublisher | None = None,
     logs: tuple[str, ...] = ("native", "text", "info"),
+    manager: ServiceManager | None = None,
 ) -> int:
     """Like `run_server`, with `settings.workers` processes. Raises StartupError, with nothing open."""
+    manager = manager or ServiceManager()
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
@@ -353,7 +365,7 @@ async def run_supervisor(
         stack.push_async_callback(supervisor.close)
         await open_http(stack, settings.health_listen, _HealthRoutes(supervisor), "health")
         await open_http(stack, settings.admin_listen, _AdminRoutes(supervisor), "admin")
-        supervisor.listen()
+        supervisor.listen(manager.clients_socket(settings.frontend))
         await supervisor.start()
         publisher = publish(supervisor.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
@@ -361,7 +373,10 @@ async def run_supervisor(
             stack.push_async_callback(end_task, publishing)
         text = "server ready to serve server=%s mode=%s workers=%d"
         logger.info(text, settings.server_id, settings.mode.value, settings.workers)
+        reload_on_hangup(stack, partial(manager.reloading, supervisor.reload))
+        manager.ready(stack, lambda: f"workers: {settings.workers}, agents connected: {supervisor.agent_count()}")
         await supervisor.until(stop.first)
+        manager.stopping()
         # In parallel: an API server that hangs must not delay the notice to agents.
         withdrawing = None if publisher is None else own_task(withdraw(publisher, publishing))
         code = await supervisor.leave(stop.second)

@@ -83,7 +83,13 @@ class Worker:
     def __init__(self, order: WorkerOrder) -> None:
         self.leaving: Final = asyncio.Event()
         self.hurried: Final = asyncio.Event()
-        handles = {"report": self._report, "leave": self._leave, "hurry": self._hurry, "profile": self._profile}
+        handles = {
+            "report": self._report,
+            "reload": self._reload,
+            "leave": self._leave,
+            "hurry": self._hurry,
+            "profile": self._profile,
+        }
         self.control: Final = Control(handles)
         self._profiler: Final = Profiler()
         reviews = SupervisorReviews(self.control) if order.checks_tokens else None
@@ -95,6 +101,9 @@ class Worker:
         metrics = server.render_metrics().decode()
         tunnels = server.core.open_tunnels()
         return {"ready": server.is_ready(), "agents": agents, "tunnels": tunnels, "metrics": metrics}
+
+    async def _reload(self, _: Any) -> None:
+        self.server.reload()
 
     async def _leave(self, _: Any) -> None:
         self.leaving.set()
@@ -109,7 +118,7 @@ class Worker:
 
 async def run_worker(order: WorkerOrder, sockets: WorkerSockets) -> int:
     """Serve until the supervisor says so, or is gone; return the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they may reach all processes of a service; the supervisor decides
     try:
         worker = Worker(order)
