@@ -1,10 +1,11 @@
-"""`umbilical agent run`: the agent with our own flags and safe defaults."""
+"""`umbilical agent run` and `install`: the agent with our own flags and safe defaults; its systemd unit."""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from umbilical.cli import engines
+from umbilical.cli import install as units
 from umbilical.cli.options import (
     check_readable,
     missing_option,
@@ -26,6 +27,10 @@ def agent() -> None:
     """Run the Konnectivity agent inside the cluster."""
 
 
+STOP_SECONDS: Final = 90.0
+"""Until systemd kills an agent that drains, which has no limit of its own: systemd's default for services."""
+
+
 @agent.command()
 @settings_options(AGENT)
 def run(**options: Any) -> int:
@@ -37,14 +42,32 @@ def run(**options: Any) -> int:
     return engines.attend(settings, engines.KubernetesAccess(options["kubeconfig"]), leases)
 
 
-def agent_settings(options: dict[str, Any]) -> AgentSettings:
-    check_readable(options["token_file"])
+@agent.command()
+@units.unit_options
+@settings_options(AGENT)
+@click.pass_context
+def install(context: click.Context, /, **options: Any) -> None:
+    """Render a systemd unit that runs the agent.
+
+    Takes the options of `agent run`; nothing on this machine is changed. Files are given by their paths on the
+    agent's machine, and need not exist here.
+    """
+    settings = agent_settings(options, may_come_later=True)
+    _lease_selection(options)
+    ports = [settings.health_listen, settings.admin_listen]
+    unit = units.service_unit(context, AGENT, "agent", stop_seconds=STOP_SECONDS, ports=ports)
+    units.write(unit, options)
+
+
+def agent_settings(options: dict[str, Any], *, may_come_later: bool = False) -> AgentSettings:
+    if not may_come_later:
+        check_readable(options["token_file"])
     remedy = "use ipv4, ipv6, host, cidr and default-route, e.g. host=node1&default-route=true"
     parsed("--identifiers", check_agent_identifiers, options["identifiers"], remedy)
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
     values = native_values(AGENT, options) | {
         "servers": _servers(options),
-        "tls": tls_files("", options["cert"], options["key"], options["ca"]),
+        "tls": tls_files("", options["cert"], options["key"], options["ca"], may_come_later=may_come_later),
     }
     return assemble(AgentSettings, values)
 

@@ -1,4 +1,4 @@
-"""`umbilical server run`: the server with our own flags and safe defaults."""
+"""`umbilical server run` and `install`: the server with our own flags and safe defaults; its systemd units."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from umbilical.cli import engines
+from umbilical.cli import install as units
 from umbilical.cli.options import (
     SocketPath,
     check_readable,
@@ -24,7 +25,7 @@ from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
 from umbilical.tunnel.resource_limits import parse_workers
 from umbilical.tunnel.setting_rows import assemble
-from umbilical.tunnel.settings import SERVER, FrontendMode, ListenAddress, ServerSettings, TcpFrontend, UnixFrontend
+from umbilical.tunnel.settings import SERVER, FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
 
 _COMMAND: Final = "server run"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::")
@@ -35,23 +36,59 @@ def server() -> None:
     """Run the Konnectivity server next to kube-apiserver."""
 
 
+STOP_SECONDS: Final = 30.0
+"""Beyond the time for tunnels, until systemd kills the server: workers have twice 10 s."""
+
+
 @server.command()
 @settings_options(SERVER)
 def run(**options: Any) -> int:
     """Serve tunnels until SIGTERM."""
-    settings = server_settings(options)
-    tokens = token_rule(options)
-    if settings.agent_tls.authority is None and tokens is None:
-        raise _any_agent_accepted()
+    settings, tokens, lease = checked(options)
     check_readable(options["kubeconfig"])
-    lease = lease_rule(options)
     start_logging(options["log_format"], options["log_level"])
     kubernetes = engines.KubernetesAccess(options["kubeconfig"], options["kubernetes_qps"])
     logs = ("native", options["log_format"], options["log_level"])
     return engines.serve(settings, kubernetes, tokens, lease, logs)
 
 
-def server_settings(options: dict[str, Any]) -> ServerSettings:
+@server.command()
+@units.unit_options
+@settings_options(SERVER)
+@click.pass_context
+def install(context: click.Context, /, **options: Any) -> None:
+    """Render systemd units that run the server.
+
+    Takes the options of `server run`; nothing on this machine is changed. Files are given by their paths on the
+    server's machine, and need not exist here.
+    """
+    settings, _, _ = checked(options, may_come_later=True)
+    frontend = settings.frontend
+    ports = [settings.agent_listen, settings.health_listen, settings.admin_listen]
+    unit = units.service_unit(
+        context,
+        SERVER,
+        "server",
+        stop_seconds=settings.graceful_shutdown_seconds + STOP_SECONDS,
+        socket_path=str(frontend.path.absolute()) if isinstance(frontend, UnixFrontend) else "",
+        ports=ports + ([frontend.address] if isinstance(frontend, TcpFrontend) else []),
+    )
+    units.write(unit, options)
+
+
+def checked(
+    options: dict[str, Any], *, may_come_later: bool = False
+) -> tuple[ServerSettings, engines.TokenRule | None, engines.LeaseRule | None]:
+    """Raises StartupError: two options conflict, any agent would be accepted, or a file is not readable; files that
+    may come later are not looked at."""
+    settings = server_settings(options, may_come_later=may_come_later)
+    tokens = token_rule(options)
+    if settings.agent_tls.authority is None and tokens is None:
+        raise _any_agent_accepted()
+    return settings, tokens, lease_rule(options)
+
+
+def server_settings(options: dict[str, Any], *, may_come_later: bool = False) -> ServerSettings:
     remedy = "use one or more of default, destHost, defaultRoute, cidr, separated by commas"
     strategies = parsed("--strategies", parse_strategies, options["strategies"], remedy)
     check_bindings(options["agent_identities"], strategies)
@@ -59,8 +96,10 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
     remedy = "write e.g. CN=konnectivity-client; separate several by commas"
     identities = parsed("--frontend-identities", parse_identities, options["frontend_identities"], remedy)
     values = native_values(SERVER, options) | {
-        "frontend": _frontend(options["listen"], options["cert"], options["key"], options["ca"]),
-        "agent_tls": tls_files("agent-", options["agent_cert"], options["agent_key"], options["agent_ca"]),
+        "frontend": _frontend(options, may_come_later=may_come_later),
+        "agent_tls": tls_files(
+            "agent-", options["agent_cert"], options["agent_key"], options["agent_ca"], may_come_later=may_come_later
+        ),
         "mode": FrontendMode(options["mode"]),
         "strategies": strategies,
         "token_identity": tokens.identity if tokens is not None else "",
@@ -98,20 +137,20 @@ def _check_cache(seconds: float) -> None:
         raise StartupError("UMB001", "--token-cache is longer than 1m", why, "use --token-cache 1m, or less")
 
 
-def _frontend(
-    listen: SocketPath | ListenAddress, certificate: Path | None, key: Path | None, authority: Path | None
-) -> UnixFrontend | TcpFrontend:
+def _frontend(options: dict[str, Any], *, may_come_later: bool) -> UnixFrontend | TcpFrontend:
+    listen, certificate, key, authority = (options[name] for name in ("listen", "cert", "key", "ca"))
     if isinstance(listen, SocketPath):
         if certificate or key or authority:
             what = "--cert, --key and --ca cannot be combined with a Unix socket"
             why = f"the file mode of {listen.path} decides which clients may connect; TLS is not used"
             raise StartupError("UMB004", what, why, "remove these options")
-        _check_directory(listen.path)
+        if not may_come_later:
+            _check_directory(listen.path)
         return UnixFrontend(listen.path)
     for name, value in (("--cert", certificate), ("--key", key), ("--ca", authority)):
         if value is None:
             raise missing_option(_COMMAND, name, "clients over TCP must use mutual TLS")
-    return TcpFrontend(listen, tls_files("", certificate, key, authority))
+    return TcpFrontend(listen, tls_files("", certificate, key, authority, may_come_later=may_come_later))
 
 
 def _check_directory(path: Path) -> None:
