@@ -15,6 +15,7 @@ from tests.support.hardway_run import Cluster, began, reached
 from tests.support.labs import control_groups_of, machine_picture, processes_naming, wait_until
 
 from conformance import BEFORE_PIVOT, BOOTSTRAP
+from conformance_images import tools_root
 from conformance_report import SpecResult, read_outcomes
 from conformance_run import ConformanceCluster, SuiteRun
 from umbilical.bootstrap.render.trial_webhook import NAME, REMOVAL
@@ -54,7 +55,14 @@ WEB: Final = {
         ],
     },
 }
-pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.root, pytest.mark.real(*ALL)]
+# The machine of `own_machine` has no way to Debian's archive.
+pytestmark = [pytest.mark.usefixtures("suite_tools", "own_machine"), pytest.mark.root, pytest.mark.real(*ALL)]
+
+
+@pytest.fixture(scope="module")
+def suite_tools() -> None:
+    """Fetch the tools of the suite's images; the first time takes some seconds."""
+    tools_root(print)
 
 
 def findings(text: str) -> dict[str, str]:
@@ -159,8 +167,9 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
     cluster = Cluster(tmp_path / "cluster")
     cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", "1", "--workers", "1")
     try:
-        assert cluster.run_until(began("start etcd on master-0"))
+        # Before etcd starts on the master: the suite waits for every pod of kube-system, and a learner is not ready.
         check_webhooks_before_the_pivot(cluster, tmp_path)
+        assert cluster.run_until(began("start etcd on master-0"))
         cluster.succeed("run", "--junit", str(tmp_path / "run.xml"))
         told = cluster.log.read_text()
         assert "the webhook is called through the tunnel: one object allowed, one denied" in told
