@@ -1,9 +1,10 @@
-"""Alerts as a PrometheusRule: each with a severity, a summary and a section in docs/alerts.md.
+"""Alerts as a PrometheusRule: each with a severity, a summary and a section in docs/alerts.md. The Helm chart has the
+same ones.
 
 Every expression is limited to one namespace, because one Prometheus may watch many control planes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -74,7 +75,8 @@ def hosted_rules(spec: HostedSpec) -> list[Object]:
     return [_rule(spec, names.HOSTED_NAMESPACE, groups)]
 
 
-def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
+def server_alerts(scope: str, servers: int | str) -> tuple[Alert, ...]:
+    """`servers`: how many there should be, or a placeholder for it."""
     nodes = f"{metric.READY_BACKENDS}{{{scope}, {metric.DEFAULT_ROUTE}}}"
     failed = f'sum by (namespace, pod) (rate({metric.DIAL_FAILURES}{{{scope}, reason!="frontend_close"}}[5m]))'
     sent = f"sum by (namespace, pod) (rate({metric.SERVER_PACKETS}{{{scope}, {metric.DIALS_SENT}}}[5m]))"
@@ -103,7 +105,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
             10,
             AlertSeverity.WARNING,
             f"(count({nodes}) or vector(0)) < {servers}",
-            "Fewer servers expose metrics than kube-apiserver has replicas.",
+            "Fewer servers expose metrics than there should be.",
             f"{{{{ $value }}}} of {servers} servers expose metrics. The others do not run, or Prometheus cannot reach "
             "their health port.",
         ),
@@ -245,17 +247,22 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
 
 
 def _rule(spec: HostedSpec, namespace: str, groups: dict[str, tuple[Alert, ...]]) -> Object:
-    listed = [{"name": name, "rules": _entries(spec, alerts)} for name, alerts in groups.items()]
+    listed = rule_groups(groups, {"hosted_cluster": spec.name})
     return manifest(API_VERSION, "PrometheusRule", metadata(spec, "umbilical", namespace), spec={"groups": listed})
 
 
-def _entries(spec: HostedSpec, alerts: Sequence[Alert]) -> list[Object]:
+def rule_groups(groups: Mapping[str, Sequence[Alert]], labels: Mapping[str, str]) -> list[Object]:
+    """Return the groups of a PrometheusRule; every alert gets the labels."""
+    return [{"name": name, "rules": _entries(alerts, labels)} for name, alerts in groups.items()]
+
+
+def _entries(alerts: Sequence[Alert], labels: Mapping[str, str]) -> list[Object]:
     return [
         {
             "alert": alert.name,
             "expr": alert.expression,
             "for": f"{alert.minutes}m",
-            "labels": {"severity": alert.severity.value, "hosted_cluster": spec.name},
+            "labels": {"severity": alert.severity.value, **labels},
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,

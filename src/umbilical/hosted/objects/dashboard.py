@@ -1,7 +1,9 @@
-"""A Grafana dashboard for servers, agents and proxies, as a ConfigMap for Grafana's sidecar."""
+"""A Grafana dashboard for servers, agents and proxies, as a ConfigMap for Grafana's sidecar. The Helm chart has
+the same one without the proxies.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,16 +49,21 @@ def dashboard(spec: HostedSpec) -> list[Object]:
 
 
 def model(spec: HostedSpec) -> Object:
+    return dashboard_model("umbilical-hosted", "Umbilical: tunnel of hosted control planes", spec.namespace, ROWS)
+
+
+def dashboard_model(uid: str, title: str, namespace: str, rows: Mapping[str, tuple[Panel, ...]]) -> Object:
+    """Return Grafana's JSON model; `namespace` is selected first."""
     return {
-        "uid": "umbilical-hosted",
-        "title": "Umbilical: tunnel of hosted control planes",
+        "uid": uid,
+        "title": title,
         "tags": ["umbilical", "konnectivity"],
         "schemaVersion": _SCHEMA_VERSION,
         "editable": True,
         "time": {"from": "now-3h", "to": "now"},
         "refresh": "30s",
-        "templating": {"list": [_data_source(), _namespaces(spec)]},
-        "panels": list(_laid_out(ROWS)),
+        "templating": {"list": [_data_source(), _namespaces(namespace)]},
+        "panels": list(_laid_out(rows)),
     }
 
 
@@ -172,10 +179,11 @@ _PROCESSES: Final = (
         ),
     ),
 )
-ROWS: Final = {"Servers": _SERVERS, "Agents": _AGENTS, "Proxies": _PROXIES, "Certificates and processes": _PROCESSES}
+PROXY_ROW: Final = "Proxies"
+ROWS: Final = {"Servers": _SERVERS, "Agents": _AGENTS, PROXY_ROW: _PROXIES, "Certificates and processes": _PROCESSES}
 
 
-def _laid_out(rows: dict[str, tuple[Panel, ...]]) -> Iterator[Object]:
+def _laid_out(rows: Mapping[str, tuple[Panel, ...]]) -> Iterator[Object]:
     number, top = 1, 0
     for title, panels in rows.items():
         yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": _place(top, 0, 1, _COLUMNS)}
@@ -216,8 +224,8 @@ def _data_source() -> Object:
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
 
 
-def _namespaces(spec: HostedSpec) -> Object:
-    """Every control plane of this Prometheus; this one is selected first."""
+def _namespaces(namespace: str) -> Object:
+    """Every tunnel of this Prometheus; this one is selected first."""
     return {
         "name": "namespace",
         "type": "query",
@@ -226,5 +234,5 @@ def _namespaces(spec: HostedSpec) -> Object:
         "refresh": 2,
         "multi": True,
         "includeAll": True,
-        "current": {"text": spec.namespace, "value": spec.namespace},
+        "current": {"text": namespace, "value": namespace},
     }
