@@ -59,7 +59,7 @@ GROUPS: Final = {
     ),
     "pki": (
         "Create, inspect, verify and rotate tunnel certificates.",
-        _placed("pki", "init:issue issue inspect verify:inspect rotate:issue"),
+        _placed("pki", "init:issue issue inspect verify:inspect rotate:issue secrets"),
     ),
     "bootstrap": (
         "Add the tunnel to an installer's output, and remove it.",

@@ -13,11 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from umbilical.pki.authority import decode_certificates, decode_own_key, public_half
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, KeyPair, public_key_block
-from umbilical.pki.profiles import NOT_ITS_KEY, KeyType, Profile, Usage
+from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile, Usage
 from umbilical.pki.tunnel_set import key_type_of
 
 MISSING: Final = "there was none"
 OTHER_KEY_TYPE: Final = "another key type is wanted"
+_SECOND: Final = timedelta(seconds=1)
+"""Resolution of times in certificates."""
 
 
 def is_signed_by(certificate: Certificate, authority: Certificate) -> bool:
@@ -47,6 +49,49 @@ def validity_reason(certificate: Certificate, now: datetime) -> str:
     if certificate.time_left(now) <= timedelta():
         return f"it expired at {certificate.not_after:%Y-%m-%d %H:%M} UTC"
     return ""
+
+
+def leaf_reason(
+    pair: KeyPair | None, profile: Profile, signer: Certificate, lifetime: timedelta, share: float, now: datetime
+) -> str:
+    """Return why a certificate must be issued again: wrong, of another signer, or less than `share` of it is left."""
+    if pair is None:
+        return MISSING
+    trouble = pair_trouble(pair)
+    if trouble:
+        return trouble
+    certificate = read_certificates(pair.certificate)[0]
+    return (
+        profile_reason(certificate, profile)
+        # By its signature. HyperShift compares a hash in an annotation, and updates that instead of the certificate.
+        or ("" if is_signed_by(certificate, signer) else "its signer changed")
+        or _life_reason(certificate, min(lifetime, _longest(certificate, signer)))
+        or time_reason(certificate, share, now)
+    )
+
+
+def _life_reason(certificate: Certificate, wanted: timedelta) -> str:
+    life = _issued_lifetime(certificate)
+    return "" if abs(life - wanted) <= _SECOND else f"its lifetime is {life.days} days, not {wanted.days}"
+
+
+def _longest(certificate: Certificate, signer: Certificate) -> timedelta:
+    """Return the longest lifetime that its signer allowed at issue."""
+    return signer.not_after - certificate.not_before - BACKDATE
+
+
+def time_reason(certificate: Certificate, share: float, now: datetime) -> str:
+    """Return why it is due: it is not valid now, or less than this share of its lifetime is left."""
+    reason = validity_reason(certificate, now)
+    if reason:
+        return reason
+    left, life = certificate.time_left(now), _issued_lifetime(certificate)
+    return f"only {left.days} of {life.days} days are left" if left < share * life else ""
+
+
+def _issued_lifetime(certificate: Certificate) -> timedelta:
+    """Return the time from issue to expiry; not_before is earlier, for clock skew."""
+    return certificate.not_after - certificate.not_before - BACKDATE
 
 
 def profile_reason(certificate: Certificate, profile: Profile) -> str:

@@ -20,29 +20,8 @@ from umbilical.hosted.pki.table import (
 )
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, KeyPair, encode_blocks, join_bundle
-from umbilical.pki.profiles import BACKDATE, Backend, CertificateSigner, KeyType, Profile, split_names, usable_addresses
-from umbilical.pki.validation import MISSING, is_signed_by, pair_trouble, profile_reason, validity_reason
-
-_SECOND: Final = timedelta(seconds=1)
-"""Resolution of times in certificates."""
-
-
-def leaf_reason(
-    pair: KeyPair | None, profile: Profile, signer: Certificate, lifetime: timedelta, share: float, now: datetime
-) -> str:
-    if pair is None:
-        return MISSING
-    trouble = pair_trouble(pair)
-    if trouble:
-        return trouble
-    certificate = read_certificates(pair.certificate)[0]
-    return (
-        profile_reason(certificate, profile)
-        # By its signature. HyperShift compares a hash in an annotation, and updates that instead of the certificate.
-        or ("" if is_signed_by(certificate, signer) else "its signer changed")
-        or _life_reason(certificate, min(lifetime, _longest(certificate, signer)))
-        or time_reason(certificate, share, now)
-    )
+from umbilical.pki.profiles import Backend, CertificateSigner, KeyType, Profile, split_names, usable_addresses
+from umbilical.pki.validation import is_signed_by, leaf_reason, pair_trouble, time_reason
 
 
 def signer_reason(pair: KeyPair, share: float, now: datetime) -> str:
@@ -53,32 +32,6 @@ def signer_reason(pair: KeyPair, share: float, now: datetime) -> str:
     if not certificate.is_authority:
         return "it is not a CA certificate"
     return time_reason(certificate, share, now)
-
-
-def time_reason(certificate: Certificate, share: float, now: datetime) -> str:
-    reason = validity_reason(certificate, now)
-    if reason:
-        return reason
-    left = certificate.time_left(now)
-    if left < share * _life(certificate):
-        return f"only {left.days} of {_life(certificate).days} days are left"
-    return ""
-
-
-def _life_reason(certificate: Certificate, wanted: timedelta) -> str:
-    if abs(_life(certificate) - wanted) <= _SECOND:
-        return ""
-    return f"its lifetime is {_life(certificate).days} days, the spec says {wanted.days}"
-
-
-def _life(certificate: Certificate) -> timedelta:
-    """Return the time from issue to expiry; not_before is earlier, for clock skew."""
-    return certificate.not_after - certificate.not_before - BACKDATE
-
-
-def _longest(certificate: Certificate, signer: Certificate) -> timedelta:
-    """Return the longest lifetime that its signer allowed at issue."""
-    return signer.not_after - certificate.not_before - BACKDATE
 
 
 ROTATED: Final = "rotation was requested"
