@@ -42,7 +42,7 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak conformance compatibility builds compiled wheels lock release clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak chart conformance compatibility builds compiled wheels lock release clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,7 +64,7 @@ check: setup ## check lint, format, types and architecture rules; changes nothin
 test: setup ## run the tests on all cores; tests with real programs run only if these are in the cache
 	$(SUITE) '$(ONLY)' $(ARGS)
 
-peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance|compatibility]
+peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance|compatibility|helm]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
@@ -95,7 +95,12 @@ fuzz: $(READY_FUZZ) ## fuzz parsers and a server session from tests/fuzz/corpus,
 simulate: setup ## run seeds of the simulated network on all cores [SIMULATE_SECONDS=60] [SEED=7]
 	$(BIN)/python tools/simulate.py $(if $(SEED),--seed $(SEED),--seconds $(SIMULATE_SECONDS))
 
+chart: setup ## write the chart's generated files and its renderings; builds Helm once, five minutes (needs Go)
+	$(PYTHON) tools/peers.py build --group helm
+	$(BIN)/python tools/chart.py
+
 soak: setup ## run the long tests for leaks and drift, minutes each, and an hour each of fuzz and simulate
+	$(PYTHON) tools/peers.py build --group helm
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
 	$(MAKE) fuzz FUZZ_SECONDS=3600
 	$(MAKE) simulate SIMULATE_SECONDS=3600

@@ -205,7 +205,8 @@ def _program(name: str) -> Path | str | None:
 
 def _remedy(name: str) -> str:
     if _is_peer(name):
-        return "run `make peers`"
+        group = peers.group_on_request(name)
+        return f"run `make peers GROUP={group}`" if group else "run `make peers`"
     table = (line.split() for line in (ROOT / "tools" / "debian_packages.txt").read_text().splitlines())
     packages = {row[0]: row[1] for row in table if len(row) == 2}
     return f"apt-get install {packages[name]}" if name in packages else "put it on PATH"

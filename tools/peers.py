@@ -37,10 +37,13 @@ OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 H2SPEC: Final = "github.com/summerwind/h2spec"
-ON_REQUEST: Final = ("compatibility",)
+ON_REQUEST: Final = ("compatibility", "helm")
 """Groups that only `--group` builds: they take long, and few commands need them."""
 CHOSEN: Final = "UMBILICAL_PEER_VERSIONS"
 """Environment variable `NAME=VERSION ...`: the version of a program that lookups by its name find."""
+CERT_MANAGER: Final = "github.com/cert-manager/cert-manager"
+HELM: Final = "helm.sh/helm/v3"
+HELM_VERSION: Final = "v3.22.0"
 
 
 class PeerError(Exception):
@@ -122,6 +125,15 @@ def kubernetes_linker_flags(version: str) -> str:
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return "-s -w " + " ".join(f"-X {package}.{key}={value}" for package in packages for key, value in values.items())
+
+
+def helm_linker_flags(version: str) -> str:
+    """Set Helm's version, and the version of Kubernetes that it renders and lints for: else it takes 1.20."""
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    values = {f"{HELM}/internal/version.version": version}
+    for package in (f"{HELM}/pkg/chartutil", f"{HELM}/pkg/lint/rules"):
+        values |= {f"{package}.k8sVersionMajor": major, f"{package}.k8sVersionMinor": minor}
+    return "-s -w " + " ".join(f"-X {name}={value}" for name, value in values.items())
 
 
 def _conformance() -> Module:
@@ -206,6 +218,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
     validate = PeerProgram("ignition-validate", f"{IGNITION}/validate")
     version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
     ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
+    helm = Module("helm", HELM_VERSION, (PeerProgram("helm", f"{HELM}/cmd/helm"),), helm_linker_flags(HELM_VERSION))
     h2spec = Module("h2spec", "v2.2.1+incompatible", (PeerProgram("h2spec", f"{H2SPEC}/cmd/h2spec"),), "-s -w")
     *newer, oldest = map(_older_upstream, OLDER_UPSTREAM)
     return {
@@ -217,7 +230,14 @@ def groups() -> dict[str, tuple[Module, ...]]:
         "crds": _crds(),
         "conformance": (_conformance(),),
         "compatibility": (*newer, oldest, *map(_other_kubernetes, OTHER_KUBERNETES)),
+        "helm": (helm, _cert_manager()),
     }
+
+
+def _cert_manager() -> Module:
+    """CRDs of the objects that the chart makes for cert-manager."""
+    files = tuple(PeerFile(f"deploy/crds/cert-manager.io_{kind}.yaml") for kind in ("certificates", "issuers"))
+    return Module("cert-manager", "v1.21.2", carrier=CERT_MANAGER, documents=files)
 
 
 def _crds() -> tuple[Module, ...]:
@@ -255,6 +275,12 @@ def binary(name: str) -> Path | None:
         if any(program.name == name for program in module.programs) and _is_runnable(path):
             return path
     return None
+
+
+def group_on_request(name: str) -> str | None:
+    """Return the group of ON_REQUEST that has this program."""
+    found = (group for group in ON_REQUEST for module in groups()[group] for one in module.programs if one.name == name)
+    return next(found, None)
 
 
 def document(name: str) -> Path | None:

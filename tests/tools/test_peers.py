@@ -232,6 +232,20 @@ def test_a_download_that_go_refuses_in_its_answer_is_reported_with_go_s_reason(r
     assert "registry" in done.stderr.splitlines()[2]
 
 
+def test_a_group_on_request_is_built_by_its_name_alone(run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = peers.groups()
+    chosen = {name: every[name][:1] for name in ("h2spec", *peers.ON_REQUEST)}
+    monkeypatch.setattr(peers, "groups", lambda: chosen)
+    # It also writes the stand-in for Go.
+    run("path", "helm")
+    monkeypatch.setenv("PATH", f"{cache.parents[2] / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("GO_CALLS", str(cache.parents[2] / "calls"))
+    peers.build(report=lambda line: None)
+    assert (peers.binary("h2spec") is not None, peers.binary("helm")) == (True, None)
+    peers.build("helm", report=lambda line: None)
+    assert peers.binary("helm") is not None
+
+
 def test_binary_is_none_for_a_name_that_no_group_builds(cache: Path) -> None:
     stray = cache / "konnectivity-v0.36.0" / "stray"
     stray.parent.mkdir(parents=True)
@@ -257,6 +271,8 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "kubernetes": "k8s.io/kubernetes",
         "conformance": "k8s.io/kubernetes",
         "ignition": peers.IGNITION,
+        "helm": peers.HELM,
+        "cert-manager": peers.CERT_MANAGER,
         "openshift-api": peers.OPENSHIFT_API,
         "prometheus-operator": peers.PROMETHEUS_OPERATOR,
     }
