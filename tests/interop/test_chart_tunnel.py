@@ -1,5 +1,6 @@
 """Server, agent and ping with the arguments of the chart's pods; only paths, names and variables are this machine's."""
 
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from urllib.request import urlopen
 
 import pytest
 from tests.support.chart_objects import named, pods, rendering
+from tests.support.control_plane import PROGRAMS, control_plane
 
+import chart
 from umbilical.host.processes import Child, start
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
@@ -22,11 +25,14 @@ from umbilical.pki.tunnel_set import TunnelLeaf, TunnelRole
 PROGRAM: Final = str(Path(sys.executable).parent / "umbilical")
 SECONDS: Final = 60.0
 AGENT_HEALTH: Final = "8093"
+AGENT: Final = "DaemonSet umbilical-agent"
+LEASE: Final = "k8s-app=umbilical-server"
 VARIABLES: Final = {
     "POD_NAME": "pod",
     # `helm test` dials the cluster's API; here the agent's health port plays it.
     "KUBERNETES_SERVICE_HOST": "127.0.0.1",
     "KUBERNETES_SERVICE_PORT": AGENT_HEALTH,
+    "NODE_IP": "127.0.0.1",
 }
 
 
@@ -48,24 +54,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(title: str, folder: Path, holder: str = "") -> list[str]:
+def command(title: str, folder: Path, holder: str = "", values: str = "default") -> list[str]:
     """The command of a pod; `holder` gives it the certificate of another role."""
-    (pod,) = (spec for name, _, spec in pods(rendering("default")) if name == title)
+    (pod,) = (spec for name, _, spec in pods(rendering(values)) if name == title)
     text = "\n".join(pod["containers"][0]["args"])
     text = re.sub(r"\$\((\w+)\)", lambda match: VARIABLES[match[1]], text)
     text = re.sub(r"umbilical-(agents|clients)\.umbilical\.svc", "127.0.0.1", text)
     if holder:
         text = re.sub(r"(?<==/etc/umbilical/)\w+", holder, text)
-    return [PROGRAM, *text.replace("/etc/umbilical", str(folder)).split("\n")]
+    text = re.sub(r"/etc/umbilical|/run/umbilical(?=/)", str(folder), text)
+    # Else an agent that is stopped stays for five seconds.
+    linger = ["--drain-linger=0s"] if title == AGENT else []
+    return [PROGRAM, *text.split("\n"), *linger]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tunnel(folder: Path) -> Iterator[Child]:
     """The server, with one agent."""
     with ExitStack() as stack:
         server, _ = (
             stack.enter_context(start(command(title, folder), folder / f"{title.replace(' ', '-')}.log"))
-            for title in ("Deployment umbilical-server", "DaemonSet umbilical-agent")
+            for title in ("Deployment umbilical-server", AGENT)
         )
         server.wait_ready(is_ready, SECONDS)
         yield server
@@ -77,8 +86,8 @@ def is_ready() -> bool:
         return bool(answer.status == 200)
 
 
-def ping(folder: Path, holder: str = "") -> subprocess.CompletedProcess[str]:
-    words = command("Pod umbilical-test", folder, holder)
+def ping(folder: Path, holder: str = "", values: str = "default") -> subprocess.CompletedProcess[str]:
+    words = command("Pod umbilical-test", folder, holder, values)
     return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
@@ -93,6 +102,29 @@ def test_an_agent_s_certificate_opens_no_tunnel_although_the_ca_is_the_same(tunn
 
 
 def test_a_client_s_certificate_is_not_accepted_as_an_agent(tunnel: Child, folder: Path) -> None:
-    words = [*command("DaemonSet umbilical-agent", folder, "client"), "--health=127.0.0.1:0", "--admin=127.0.0.1:0"]
+    words = [*command(AGENT, folder, "client"), "--health=127.0.0.1:0", "--admin=127.0.0.1:0"]
     with start(words, folder / "stranger.log"):
         tunnel.wait_ready(lambda: "UMB346" in tunnel.log_text(), SECONDS)
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_an_agent_finds_a_server_by_the_leases_and_the_rights_of_the_chart(folder: Path, tmp_path: Path) -> None:
+    objects = rendering("high-availability")
+    rights = [one for one in objects if one["kind"] in ("Role", "RoleBinding") and "leases" in one["metadata"]["name"]]
+    assert len(rights) == 4
+    titles = {"server": "DaemonSet umbilical-server", "agent": AGENT}
+    with ExitStack() as stack:
+        plane = stack.enter_context(control_plane(tmp_path))
+        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chart.NAMESPACE}}, *rights)
+        children = {}
+        for role, title in titles.items():
+            account = plane.make_kubeconfig(f"system:serviceaccount:{chart.NAMESPACE}:umbilical-{role}")
+            words = command(title, folder, values="high-availability")
+            # Without the name of a Service only the lease leads to the server.
+            words = [word for word in words if not word.startswith("--server=")]
+            children[role] = stack.enter_context(start([*words, f"--kubeconfig={account}"], tmp_path / f"{role}.log"))
+        children["server"].wait_ready(is_ready, SECONDS)
+        leases = json.loads(plane.kubectl("get", "leases", "-n", chart.NAMESPACE, "-l", LEASE, "-o", "json"))["items"]
+        assert [one["metadata"]["annotations"]["umbilical.dev/agent-address"] for one in leases] == ["127.0.0.1:8091"]
+        done = ping(folder, values="high-availability")
+        assert done.returncode == 0, done.stderr
