@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import conformance_report
-import fresh
+import debian
 import peers
 import results_page
 from conformance_report import LeftOut, RunResult, SpecResult
@@ -208,6 +208,6 @@ def _options(arguments: Sequence[str] | None) -> ConformanceOptions:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (peers.PeerError, fresh.FreshError, Fault) as error:
+    except (peers.PeerError, debian.DebianError, Fault) as error:
         print(error, file=sys.stderr)
         sys.exit(4)

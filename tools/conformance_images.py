@@ -13,11 +13,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-import fresh
+import debian
 import peers
 from umbilical.lab.images import PATH
 from umbilical.lab.kubelet import archives, containerd
-from umbilical.lab.kubelet.archives import ImageConfig, LayerEntry
+from umbilical.lab.kubelet.image_format import ImageConfig, LayerEntry, write_archive
 
 REGISTRY: Final = "registry.k8s.io/"
 """Images of other registries are those that no cluster may pull, or that need a login."""
@@ -120,7 +120,7 @@ def write_images(
         if known_as:
             written.append(folder / f"{name}.tar")
             image = IMAGES[name]
-            archives.write_archive(written[-1], known_as, entries(image, tools), _config(image))
+            write_archive(written[-1], known_as, entries(image, tools), _config(image))
     return written
 
 
@@ -147,18 +147,15 @@ def tools_root(report: Callable[[str], None]) -> Path:
         report(f"conformance: fetching Debian's {', '.join(PACKAGES)}")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".tools-", dir=target.parent) as scratch:
-            _fetch(Path(scratch), Path(scratch, "root"))
+            _fetch(Path(scratch, "root"))
             Path(scratch, "root").rename(target)
     return target
 
 
-def _fetch(scratch: Path, root: Path) -> None:
-    settings = scratch / "apt.conf"
-    settings.write_text(fresh.apt_settings())
-    options = ("--variant=extract", f"--include={','.join(PACKAGES)}", f"--aptopt={settings}")
-    archive = fresh.debian_archive(Path("/etc/apt"))
-    command = [fresh.require_program("mmdebstrap"), *options, fresh.SUITE, str(root), archive]
-    fresh.run_quietly(command, FETCH_SECONDS, "UMB907", "Debian's tools for the suite's images were not fetched")
+def _fetch(root: Path) -> None:
+    options = ("--variant=extract", f"--include={','.join(PACKAGES)}")
+    what = "Debian's tools for the suite's images were not fetched"
+    debian.mmdebstrap(options, str(root), [debian.archive()], FETCH_SECONDS, "UMB907", what)
 
 
 def _shell(tools: Path, base: Base) -> Iterator[LayerEntry]:

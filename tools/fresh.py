@@ -26,14 +26,12 @@ from typing import Final, NoReturn
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+import debian  # noqa: E402
 from peers import cache_root  # noqa: E402
 from umbilical.host import namespaces  # noqa: E402
 from umbilical.host.namespaces import MountFlag, NamespaceKind  # noqa: E402
 
-SUITE: Final = "bookworm"
 PACKAGES: Final = ("python3", "python3-venv", "make")
-MIRROR: Final = "http://deb.debian.org/debian"
-"""Used if this machine's apt has no archive of Debian."""
 # About a minute on two idle cores; longer with a slow archive.
 MAKE_SECONDS: Final = 1200.0
 COPY_SECONDS: Final = 300.0
@@ -51,16 +49,11 @@ PASSED_ON: Final = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE")
 PASSED_ON_ENDS: Final = ("_proxy", "_PROXY")
 PIP_FILES: Final = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf")
 USER_PIP_FILES: Final = (".config/pip/pip.conf", ".pip/pip.conf")
-APT_SETTINGS: Final = ("Acquire::http", "Acquire::https", "Acquire::Check-Valid-Until", "Acquire::Retries")
 ENTER: Final = "--enter"
 
 
-class FreshError(Exception):
-    """The test failed or cannot start; contains the three lines for the user."""
-
-    def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
-        super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
-        self.code = code
+class FreshError(debian.DebianError):
+    """The test failed or cannot start."""
 
 
 @dataclass(frozen=True)
@@ -115,72 +108,39 @@ def require_root(user: int) -> None:
 
 
 def require_program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        packages = {"mmdebstrap": "mmdebstrap", "git": "git", "tar": "tar", "unshare": "util-linux"}
-        why = f"the program `{name}` is not on PATH"
-        raise FreshError("UMB917", f"make fresh needs {name}", why, f"apt-get install {packages[name]}")
-    return found
+    return debian.require_program(name, "make fresh", "UMB917")
 
 
 def base_file() -> Path:
     """Return the path of the cached root file system; its name depends on its content."""
-    digest = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:12]
-    return cache_root() / f"fresh-{SUITE}-{digest}" / "root.tar"
+    digest = hashlib.sha256(" ".join((debian.SUITE, *PACKAGES)).encode()).hexdigest()[:12]
+    return cache_root() / f"fresh-{debian.SUITE}-{digest}" / "root.tar"
 
 
 def make_base(report: Callable[[str], None]) -> Path:
     """Create the root file system, unless it is in the cache.
 
     Raises:
-        FreshError: mmdebstrap is missing (UMB917) or failed (UMB918).
+        debian.DebianError: mmdebstrap is missing (UMB917) or failed (UMB918).
     """
     target = base_file()
     if target.is_file():
         report(f"fresh: root file system: {target}")
         return target
-    program = require_program("mmdebstrap")
+    require_program("mmdebstrap")
     target.parent.mkdir(parents=True, exist_ok=True)
-    report(f"fresh: root file system: {SUITE} with {', '.join(PACKAGES)}")
+    report(f"fresh: root file system: {debian.SUITE} with {', '.join(PACKAGES)}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
-        output, settings = Path(scratch) / "root.tar", Path(scratch) / "apt.conf"
-        settings.write_text(apt_settings())
+        output = Path(scratch) / "root.tar"
         # Settings of this machine, which are not stored.
         forget = 'rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/apt/sources.list"'
-        options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", f"--aptopt={settings}"]
-        command = [
-            program,
-            *options,
-            f"--customize-hook={forget}",
-            SUITE,
-            str(output),
-            debian_archive(Path("/etc/apt")),
-        ]
-        run_quietly(command, MAKE_SECONDS, "UMB918", "the root file system was not created")
+        options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", f"--customize-hook={forget}"]
+        what = "the root file system was not created"
+        debian.mmdebstrap(options, str(output), [debian.archive()], MAKE_SECONDS, "UMB918", what)
         output.replace(target)
     report(f"fresh: root file system made in {time.monotonic() - started:.0f} s")
     return target
-
-
-def debian_archive(settings: Path) -> str:
-    """Return the archive of Debian that this machine's apt uses."""
-    lists = [settings / "sources.list", *sorted((settings / "sources.list.d").glob("*"))]
-    for path in lists:
-        if path.suffix in {".list", ".sources"} and path.is_file():
-            for word in path.read_text(errors="replace").split():
-                if word.startswith(("http://", "https://")) and word.rstrip("/").endswith("/debian"):
-                    return word
-    return MIRROR
-
-
-def apt_settings() -> str:
-    """Return the settings of this machine's apt for archives: proxies, certificates, credentials."""
-    lines = _lines(["apt-config", "dump"]) if shutil.which("apt-config") else []
-    kept = [line for line in lines if line.startswith(APT_SETTINGS)]
-    places = {"Dir::Etc::netrc": "/etc/apt/auth.conf", "Dir::Etc::netrcparts": "/etc/apt/auth.conf.d"}
-    kept += [f'{name} "{path}";' for name, path in places.items() if os.path.exists(path)]
-    return "".join(f"{line}\n" for line in kept)
 
 
 def pip_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -396,27 +356,11 @@ def _enter_user_namespace() -> None:
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def run_quietly(command: Sequence[str], seconds: float, code: str, what: str) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        why, remedy = f"timed out after {seconds:.0f} s", f"run it by hand: {' '.join(command)}"
-        raise FreshError(code, what, why, remedy) from None
-    if done.returncode != 0:
-        last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
-        why = last[0] if last else f"{command[0]} exited with {done.returncode}"
-        raise FreshError(code, what, why, f"run it by hand: {' '.join(command)}")
-
-
-def _lines(command: Sequence[str]) -> list[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
-
-
 def run_parts(parts: Sequence[FreshPart], report: Callable[[str], None]) -> None:
     """Run the parts one after the other in a scratch copy of the root file system.
 
     Raises:
-        FreshError: something is missing, or a part failed.
+        debian.DebianError: something is missing, or a part failed.
     """
     require_root(os.geteuid())
     base = make_base(report)
@@ -425,7 +369,7 @@ def run_parts(parts: Sequence[FreshPart], report: Callable[[str], None]) -> None
         root = Path(folder) / "root"
         root.mkdir(mode=0o755)
         extract = [require_program("tar"), "--extract", "--numeric-owner", f"--file={base}", f"--directory={root}"]
-        run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system was not unpacked")
+        debian.run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system was not unpacked")
         root.chmod(0o755)
         furnish(root, parts)
         for part in parts:
@@ -460,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         run_parts(chosen_parts(options), lambda line: print(line, flush=True))
-    except FreshError as error:
+    except debian.DebianError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

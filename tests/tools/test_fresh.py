@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import debian
 import fresh
-
-SOURCES = """\
-Types: deb
-# http://snapshot.example.org/archive/debian/20250520T000000Z
-URIs: http://mirror.example.org/debian
-Suites: bookworm bookworm-updates
-"""
 
 
 def test_without_root_it_is_refused_with_the_command() -> None:
@@ -26,7 +20,7 @@ def test_without_root_it_is_refused_with_the_command() -> None:
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(fresh.FreshError) as caught:
+    with pytest.raises(debian.DebianError) as caught:
         fresh.require_program("mmdebstrap")
     assert str(caught.value).splitlines() == [
         "UMB917 make fresh needs mmdebstrap",
@@ -58,26 +52,11 @@ def test_one_that_cannot_be_made_is_reported_and_nothing_is_kept(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(fresh.FreshError) as caught:
+    with pytest.raises(debian.DebianError) as caught:
         fresh.make_base(lambda line: None)
     assert caught.value.code == "UMB918"
     assert "  why: E: no archive" in str(caught.value)
     assert list(fresh.base_file().parent.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("sources.list.d/debian.sources", SOURCES, "http://mirror.example.org/debian"),
-        ("sources.list", "deb [signed-by=/k] https://m.example.org/debian/ sid main", "https://m.example.org/debian/"),
-        ("sources.list.d/other.list", "deb https://m.example.org/apt stable main", fresh.MIRROR),
-        ("sources.list.d/old.list.disabled", "deb https://m.example.org/debian sid main", fresh.MIRROR),
-    ],
-)
-def test_the_archive_is_the_one_that_apt_uses_here(tmp_path: Path, name: str, text: str, expected: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(text)
-    assert fresh.debian_archive(tmp_path) == expected
 
 
 def test_only_settings_of_pip_and_proxies_are_passed_on() -> None:
