@@ -45,6 +45,7 @@ from umbilical.lab.hardway.node import (
 )
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.kubelet import archives, containerd, node_runtime
+from umbilical.lab.kubelet.image_format import ImageConfig, write_archive
 from umbilical.lab.kubelet.node_runtime import COMPLETE
 from umbilical.lab.lab import Lab
 
@@ -324,7 +325,7 @@ def test_an_image_is_loaded_under_its_name_and_another_file_is_not(machines: Lab
     machines.install("master-0", ignition(NAME))
     archive = tmp_path / "try.tar"
     entries = archives.program_entries({"pause": containerd.pause_program()})
-    archives.write_archive(archive, ["localhost/try:1"], entries, archives.ImageConfig("amd64"))
+    write_archive(archive, ["localhost/try:1"], entries, ImageConfig("amd64"))
     assert machines.load_image("master-0", archive) == ["localhost/try:1"]
     archive.write_bytes(b"no image")
     with pytest.raises(LabError, match="UMB772"):

@@ -1,19 +1,15 @@
 """Archives of the lab's images: the same bytes when made again, and our own programs run from theirs."""
 
-import hashlib
-import io
-import json
 import platform
 import signal
 import subprocess
-import tarfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.image_archives import read_image
 from tests.support.labs import wait_until
 
 from umbilical.fault import HostError, LabError
@@ -21,43 +17,30 @@ from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_image
 from umbilical.lab.kubelet import archives, containerd
 from umbilical.lab.kubelet import python_root as python_roots
 from umbilical.lab.kubelet.archives import (
-    ImageConfig,
-    LayerEntry,
     cache_directory,
     content_key,
     image_archive,
     library_entries,
     library_paths,
     program_entries,
-    tree_entries,
-    write_archive,
 )
+from umbilical.lab.kubelet.image_format import ImageConfig, LayerEntry, tree_entries, write_archive
 from umbilical.lab.kubelet.python_root import Package, PythonRoot, choose_packages, merged, parse_package, python_root
 
 REFERENCE = "localhost/x:lab"
 CONFIG = ImageConfig("amd64", user="65532:0", entrypoint=("/usr/bin/x",), environment=("PATH=/usr/bin",))
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], tarfile.TarFile]:
-    """Return manifest, config and layer, as a runtime finds them."""
-    with tarfile.open(path) as archive:
-        contents = {member.name: (archive.extractfile(member) or io.BytesIO()).read() for member in archive}
-    manifest = json.loads(contents["manifest.json"])[0]
-    layer_bytes = contents[manifest["Layers"][0]]
-    document = json.loads(contents[manifest["Config"]])
-    assert document["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer_bytes).hexdigest()}"]
-    return manifest, document, tarfile.open(fileobj=io.BytesIO(layer_bytes))
-
-
 def test_an_archive_holds_manifest_config_and_one_layer(tmp_path: Path) -> None:
     program = tmp_path / "x"
     program.write_bytes(b"binary")
     write_archive(tmp_path / "x.tar", [REFERENCE], program_entries({"x": program, "y": b"other"}), CONFIG)
-    manifest, config, layer = read(tmp_path / "x.tar")
-    assert manifest["RepoTags"] == [REFERENCE]
-    assert config["os"] == "linux"
-    assert config["architecture"] == "amd64"
-    assert config["config"] == {"User": "65532:0", "Entrypoint": ["/usr/bin/x"], "Env": ["PATH=/usr/bin"]}
+    image = read_image(tmp_path / "x.tar")
+    layer = image.layer
+    assert image.names == [REFERENCE]
+    assert image.config["os"] == "linux"
+    assert image.config["architecture"] == "amd64"
+    assert image.config["config"] == {"User": "65532:0", "Entrypoint": ["/usr/bin/x"], "Env": ["PATH=/usr/bin"]}
     assert [member.name for member in layer] == ["bin", "tmp", "usr", "usr/bin", "usr/bin/x", "usr/bin/y"]
     assert layer.getmember("bin").linkname == "usr/bin"
     assert [oct(member.mode) for member in layer][1:] == ["0o1777", "0o755", "0o755", "0o755", "0o755"]
@@ -68,8 +51,22 @@ def test_an_archive_holds_manifest_config_and_one_layer(tmp_path: Path) -> None:
 
 def test_an_archive_names_the_arguments_that_a_pod_may_replace(tmp_path: Path) -> None:
     write_archive(tmp_path / "x.tar", [REFERENCE], [], replace(CONFIG, command=("pause",)))
-    _, config, _ = read(tmp_path / "x.tar")
-    assert (config["config"]["Entrypoint"], config["config"]["Cmd"]) == (["/usr/bin/x"], ["pause"])
+    config = read_image(tmp_path / "x.tar").config["config"]
+    assert (config["Entrypoint"], config["Cmd"]) == (["/usr/bin/x"], ["pause"])
+
+
+def test_an_archive_may_be_compressed_and_carry_labels_a_signal_and_a_time(tmp_path: Path) -> None:
+    config = replace(CONFIG, labels={"version": "1"}, stop_signal="SIGTERM", created="2026-11-19T00:00:00Z")
+    entries = program_entries({"x": b"zeros" * 1000})
+    digest = write_archive(tmp_path / "small.tar", [REFERENCE], entries, config, is_compressed=True)
+    write_archive(tmp_path / "large.tar", [REFERENCE], entries, config)
+    small, large = read_image(tmp_path / "small.tar"), read_image(tmp_path / "large.tar")
+    assert f"blobs/{digest.replace(':', '/')}" in small.contents
+    assert (tmp_path / "small.tar").stat().st_size < (tmp_path / "large.tar").stat().st_size
+    assert small.layer.getnames() == large.layer.getnames()
+    assert small.config == large.config
+    assert small.config["config"]["Labels"] == {"version": "1"}
+    assert (small.config["config"]["StopSignal"], small.config["created"]) == ("SIGTERM", "2026-11-19T00:00:00Z")
 
 
 def test_the_same_entries_give_the_same_bytes_and_nothing_of_this_machine(tmp_path: Path) -> None:
@@ -79,7 +76,7 @@ def test_the_same_entries_give_the_same_bytes_and_nothing_of_this_machine(tmp_pa
         source.chmod(0o700)
         write_archive(tmp_path / name, [REFERENCE], program_entries({"x": source}), CONFIG)
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
-    _, _, layer = read(tmp_path / "a.tar")
+    layer = read_image(tmp_path / "a.tar").layer
     assert {(member.uid, member.gid, member.mtime, member.uname) for member in layer} == {(0, 0, 0, "")}
 
 
@@ -93,7 +90,7 @@ def test_a_tree_is_taken_over_with_links_and_modes(tmp_path: Path) -> None:
     links = {"lib": "usr/lib", "usr": None, "usr/lib": None, "usr/lib/module": None}
     assert [(entry.path, entry.link) for entry in entries] == list(links.items())
     write_archive(tmp_path / "x.tar", [REFERENCE], entries, CONFIG)
-    _, _, layer = read(tmp_path / "x.tar")
+    layer = read_image(tmp_path / "x.tar").layer
     assert layer.getmember("lib").linkname == "usr/lib"
     assert layer.getmember("usr/lib/module").mode == 0o640
 
@@ -202,9 +199,9 @@ def test_an_image_has_all_its_names_and_the_program_that_runs_unasked(tmp_path: 
     archive = image_archive(image, tmp_path / "cache")
     assert archive.name != image_archive(replace(image, aliases=()), tmp_path / "cache").name
     archive.write(tmp_path / archive.name)
-    manifest, config, _ = read(tmp_path / archive.name)
-    assert manifest["RepoTags"] == ["localhost/a:lab", "localhost/b:lab"]
-    assert config["config"]["Entrypoint"] == ["/usr/bin/coredns"]
+    found = read_image(tmp_path / archive.name)
+    assert found.names == ["localhost/a:lab", "localhost/b:lab"]
+    assert found.config["config"]["Entrypoint"] == ["/usr/bin/coredns"]
 
 
 @pytest.mark.real("nft", "ldd")
@@ -212,7 +209,7 @@ def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -
     image = Image("localhost/kube-proxy:lab", linked={"nft": Path("/usr/sbin/nft")})
     archive = image_archive(image, tmp_path / "cache")
     archive.write(tmp_path / archive.name)
-    names = read(tmp_path / archive.name)[2].getnames()
+    names = read_image(tmp_path / archive.name).layer.getnames()
     assert "usr/bin/nft" in names
     assert any(name.endswith("libc.so.6") for name in names)
 
@@ -222,10 +219,9 @@ def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -
 def test_the_image_with_a_shell_has_what_one_looks_around_with(tmp_path: Path) -> None:
     archive = image_archive(shell_image(), tmp_path / "cache")
     archive.write(tmp_path / archive.name)
-    manifest, _, layer = read(tmp_path / archive.name)
-    assert manifest["RepoTags"] == ["localhost/shell:lab"]
-    layer.extraction_filter = getattr(tarfile, "tar_filter", None)
-    layer.extractall(tmp_path / "root")
+    image = read_image(tmp_path / archive.name)
+    assert image.names == ["localhost/shell:lab"]
+    image.unpack(tmp_path / "root")
     script = "set -e; for name in ip ps ss; do command -v $name; done; curl --version | head -n 1"
     command = ["chroot", str(tmp_path / "root"), "/bin/sh", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -250,10 +246,7 @@ def test_our_programs_run_from_their_image_as_nobody_in_particular(root: PythonR
     archive = image_archive(image, root.path.parent)
     archive.write(tmp_path / archive.name)
     unpacked = tmp_path / "root"
-    _, _, layer = read(tmp_path / archive.name)
-    # Not as an argument: Debian 12 has Python 3.11.2, which knows no filters.
-    layer.extraction_filter = getattr(tarfile, "tar_filter", None)
-    layer.extractall(unpacked)
+    read_image(tmp_path / archive.name).unpack(unpacked)
     tmp_path.chmod(0o755)
     for program in PYTHON_PROGRAMS:
         command = ["chroot", "--userspec=65532:0", str(unpacked), f"/usr/bin/{program}", "--help"]

@@ -2,53 +2,28 @@
 
 import hashlib
 import importlib.util
-import io
-import json
 import os
 import platform
 import re
 import shutil
-import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from umbilical.fault import LabError
 from umbilical.host.files import make_directory
 from umbilical.host.processes import run
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
 from umbilical.lab.kubelet import containerd
+from umbilical.lab.kubelet.image_format import ImageConfig, LayerEntry, content_digest, tree_entries, write_archive
 from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules, python_root
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """Machine name of the kernel -> architecture of an image."""
-DIRECTORY_MODE: Final = 0o755
 # Like /tmp: every user may write, and delete only own files.
 SCRATCH_MODE: Final = 0o1777
-
-
-@dataclass(frozen=True)
-class LayerEntry:
-    """A file, directory or symbolic link of a layer; the path has no leading slash."""
-
-    path: str
-    source: Path | bytes | None = None
-    """Content of a file. None: a directory or link."""
-    mode: int = DIRECTORY_MODE
-    link: str | None = None
-
-
-@dataclass(frozen=True)
-class ImageConfig:
-    architecture: str
-    user: str = ""
-    """As numbers, `65532:65532`: the kubelet cannot check runAsNonRoot with a name."""
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    """Arguments of the entrypoint; a pod's `args` replace them."""
-    environment: tuple[str, ...] = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 
 
 def program_entries(programs: dict[str, Path | bytes]) -> list[LayerEntry]:
@@ -59,95 +34,13 @@ def program_entries(programs: dict[str, Path | bytes]) -> list[LayerEntry]:
     return [*links, LayerEntry("tmp", mode=SCRATCH_MODE), LayerEntry("usr"), LayerEntry("usr/bin"), *files]
 
 
-def tree_entries(root: Path) -> Iterator[LayerEntry]:
-    """Yield the entries of a directory, sorted, without devices, sockets and owners."""
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.is_symlink():
-            yield LayerEntry(name, link=path.readlink().as_posix())
-        elif path.is_dir():
-            yield LayerEntry(name, mode=path.stat().st_mode & 0o7777)
-        elif path.is_file():
-            yield LayerEntry(name, path, path.stat().st_mode & 0o7777)
-
-
-def write_archive(target: Path, references: Sequence[str], entries: Iterable[LayerEntry], config: ImageConfig) -> None:
-    """Write the image atomically, with all its names."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".image-") as scratch:
-        layer = Path(scratch, "layer.tar")
-        digest = _write_layer(layer, entries)
-        whole = Path(scratch, "archive.tar")
-        with whole.open("wb") as stream:
-            _write_index(stream, references, layer, _config_json(config, digest))
-        whole.replace(target)
-
-
 def content_key(entries: Iterable[LayerEntry], config: ImageConfig) -> str:
     """Return a short hash of the content."""
     total = hashlib.sha256(repr(config).encode())
     for entry in entries:
-        content = _digest(entry.source)
+        content = None if entry.source is None else content_digest(entry.source)
         total.update(repr((entry.path, entry.mode, entry.link, content)).encode())
     return total.hexdigest()[:16]
-
-
-def _digest(source: Path | bytes | None) -> str | None:
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    return None if source is None else hashlib.sha256(source).hexdigest()
-
-
-def _write_layer(target: Path, entries: Iterable[LayerEntry]) -> str:
-    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as layer:
-        for entry in entries:
-            _add(layer, entry)
-    digest = _digest(target)
-    assert digest is not None
-    return digest
-
-
-def _add(archive: tarfile.TarFile, entry: LayerEntry) -> None:
-    header = tarfile.TarInfo(entry.path)
-    # A header's default owner 0 and time 0 keep the image reproducible.
-    header.mode = entry.mode
-    if entry.link is not None:
-        header.type, header.linkname, header.mode = tarfile.SYMTYPE, entry.link, 0o777
-        archive.addfile(header)
-    elif entry.source is None:
-        header.type = tarfile.DIRTYPE
-        archive.addfile(header)
-    elif isinstance(entry.source, bytes):
-        header.size = len(entry.source)
-        archive.addfile(header, io.BytesIO(entry.source))
-    else:
-        header.size = entry.source.stat().st_size
-        with entry.source.open("rb") as stream:
-            archive.addfile(header, stream)
-
-
-def _config_json(config: ImageConfig, layer_digest: str) -> bytes:
-    document = {
-        "architecture": config.architecture,
-        "os": "linux",
-        "config": {
-            "User": config.user,
-            "Entrypoint": list(config.entrypoint),
-            "Env": list(config.environment),
-            **({"Cmd": list(config.command)} if config.command else {}),
-        },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
-    }
-    return json.dumps(document, sort_keys=True).encode()
-
-
-def _write_index(stream: IO[bytes], references: Sequence[str], layer: Path, config: bytes) -> None:
-    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    index = [{"Config": config_name, "RepoTags": list(references), "Layers": ["layer.tar"]}]
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        _add(archive, LayerEntry(config_name, config, 0o644))
-        _add(archive, LayerEntry("layer.tar", layer, 0o644))
-        _add(archive, LayerEntry("manifest.json", json.dumps(index).encode(), 0o644))
 
 
 LDD_SECONDS: Final = 30.0
@@ -179,7 +72,7 @@ class Archive:
 
     name: str
     """Name of the image and hash of its content."""
-    write: Callable[[Path], None]
+    write: Callable[[Path], object]
 
 
 def cache_directory() -> Path:
