@@ -15,6 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SUITE := $(BIN)/python tools/suite.py
 COMPILED := build/compiled/.built
 WHEELS := dist/.built
+IMAGE := dist/.image
 # What a compiled build depends on.
 SOURCES := setup.py tools/compiled.py tools/wheels.py $(shell find src tests/support -name '*.py' 2>/dev/null)
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
@@ -42,7 +43,7 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak chart conformance compatibility builds compiled wheels lock release clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak chart conformance compatibility builds compiled wheels image lock release clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +129,15 @@ compiled: $(COMPILED) ## run the tests with the data path compiled by mypyc, in 
 
 wheels: $(WHEELS) ## build the pure and the compiled wheel into dist/, then install and test both
 	UMBILICAL_WHEELS=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_wheels.py
+
+image: setup ## build the image into dist/ as an OCI archive and test it
+	@$(BIN)/python tools/image.py --check
+	@$(MAKE) --no-print-directory $(IMAGE)
+	UMBILICAL_IMAGE=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_image.py tests/manifests/test_image_programs.py
+
+$(IMAGE): $(WHEELS) tools/image.py tools/image_root.py tools/debian.py requirements.lock pyproject.toml
+	$(BIN)/python tools/image.py --wheels dist --out dist
+	@touch $@
 
 lock: $(READY_RELEASE) ## write requirements.lock: the newest packages that pyproject.toml allows, with their hashes
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra hosted --extra lab \

@@ -15,6 +15,7 @@ from tests.architecture.rooms import REPOSITORY
 from tests.support import chart_objects, hardway, hardway_everything, hosted_workloads
 from tests.support.hosted_certificates import hosted_set
 from tests.support.hosted_specs import hosted_spec
+from tests.support.image_archives import built, built_archive, read_image
 
 from umbilical import __version__
 from umbilical.bootstrap.certificates import Certificates
@@ -199,6 +200,17 @@ def test_every_program_of_the_image_is_a_command_that_is_installed() -> None:
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert set(IMAGE_PROGRAMS.values()) == set(scripts)
     assert {f"/usr/bin/{name}" for name in scripts} <= set(IMAGE_PROGRAMS)
+
+
+@built
+def test_the_image_has_every_program_of_the_table() -> None:
+    image = read_image(built_archive())
+    members = {f"/{member.name}": member for member in image.layer}
+    assert [path for path in IMAGE_PROGRAMS if path not in members] == []
+    links = {path: members[path].linkname for path in IMAGE_PROGRAMS if members[path].issym()}
+    assert links == {path: f"usr/bin/{IMAGE_PROGRAMS[path]}" for path in ("/proxy-server", "/proxy-agent")}
+    search_path = dict(word.split("=", 1) for word in image.config["config"]["Env"])["PATH"]
+    assert "/usr/bin" in search_path.split(":"), "commands without a folder are found there"
 
 
 def test_the_default_image_is_a_reference_with_the_version() -> None:
