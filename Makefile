@@ -16,6 +16,7 @@ SUITE := $(BIN)/python tools/suite.py
 COMPILED := build/compiled/.built
 WHEELS := dist/.built
 IMAGE := dist/.image
+IMAGE_TESTS := tests/tools/test_image.py tests/manifests/test_image_programs.py tests/lab/scenarios/test_built_image.py
 # What a compiled build depends on.
 SOURCES := setup.py tools/compiled.py tools/wheels.py $(shell find src tests/support -name '*.py' 2>/dev/null)
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
@@ -69,7 +70,7 @@ peers: ## build the pinned real programs into the cache outside the tree [GROUP=
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
-	UMBILICAL_REQUIRE_PEERS=1 $(SUITE) 'real and not soak' $(ARGS)
+	UMBILICAL_REQUIRE_PEERS=1 $(SUITE) 'real and not soak and not image' $(ARGS)
 
 bench: setup ## measure our tunnel and proxies against upstream, ssh -D and tinyproxy; also bootstrap and hard way
 	$(PYTHON) tools/peers.py build --group konnectivity
@@ -133,7 +134,7 @@ wheels: $(WHEELS) ## build the pure and the compiled wheel into dist/, then inst
 image: setup ## build the image into dist/ as an OCI archive and test it
 	@$(BIN)/python tools/image.py --check
 	@$(MAKE) --no-print-directory $(IMAGE)
-	UMBILICAL_IMAGE=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_image.py tests/manifests/test_image_programs.py
+	UMBILICAL_IMAGE=$(CURDIR)/dist $(PYTEST) -q -m 'not soak' $(IMAGE_TESTS) $(ARGS)
 
 $(IMAGE): $(WHEELS) tools/image.py tools/image_root.py tools/debian.py requirements.lock pyproject.toml
 	$(BIN)/python tools/image.py --wheels dist --out dist

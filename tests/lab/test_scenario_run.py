@@ -10,6 +10,7 @@ from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import testbed as testbeds
 from umbilical.lab.hosted.topology import plan_hosted
+from umbilical.lab.kubelet.image_format import ImageConfig, write_archive
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
 from umbilical.lab.scenario_run import ScenarioRun, run_scenario
@@ -17,6 +18,7 @@ from umbilical.lab.scenarios.scenario import Scenario, hint, load
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Topology
 from umbilical.lab.transcript import StepOutcome, Transcript
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions
 from umbilical.lab.waiting import wait
 
 
@@ -150,6 +152,34 @@ def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="UMB813"):
         run_scenario(_scenario_run(_say_hello, tmp_path), Transcript("a test"))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_our_server_and_agents_run_from_the_image_that_is_given_and_others_from_theirs(tmp_path: Path) -> None:
+    archive = tmp_path / "ours.tar"
+    write_archive(archive, ["registry.example/ours:1"], [], ImageConfig("amd64"))
+    mixed = Scenario("mixed", "a test", _say_hello, options=ScenarioOptions(server_image=UPSTREAM))
+    options = ScenarioRun(mixed, RunnerKind.KUBELET).options(str(archive))
+    assert (options.server_image, options.agent_image) == (UPSTREAM, "registry.example/ours:1")
+    assert ScenarioRun(mixed, RunnerKind.KUBELET).options(None).agent_image == OURS
+
+
+def test_an_image_needs_the_kubelet_runner_a_name_and_a_lab_that_has_it(tmp_path: Path) -> None:
+    archive, nameless = tmp_path / "ours.tar", tmp_path / "nameless.tar"
+    write_archive(archive, ["localhost/ours:1"], [], ImageConfig("amd64"))
+    write_archive(nameless, [], [], ImageConfig("amd64"))
+    told = Scenario("a-test", "a test", _say_hello)
+    for runner, image, code in (
+        (RunnerKind.PROCESS, archive, "UMB853"),
+        (RunnerKind.KUBELET, nameless, "UMB849"),
+        (RunnerKind.KUBELET, tmp_path / "missing.tar", "UMB849"),
+    ):
+        with pytest.raises(LabError, match=code):
+            run_scenario(ScenarioRun(told, runner, directory=tmp_path / "lab", image=image), Transcript("a test"))
+        assert not (tmp_path / "lab").exists()
+    with running(tmp_path / "lab", runner=RunnerKind.KUBELET):
+        wanted = ScenarioRun(told, RunnerKind.KUBELET, directory=tmp_path / "lab", image=archive)
+        with pytest.raises(LabError, match=r"UMB854(.|\n)*without the image"):
+            run_scenario(wanted, Transcript("a test"))
 
 
 def test_what_a_scenario_cannot_be_told_with_is_refused_before_anything_is_made(tmp_path: Path) -> None:

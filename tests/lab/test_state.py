@@ -88,6 +88,7 @@ STATE = LabState(
     keeper_pid=4321,
     keeper_start=99,
     cgroup="umbilical-lab-1",
+    image="/images/ours.tar",
     faults={"link-cut": {"node": "master-0", "rules": ["a"]}},
 )
 

@@ -30,6 +30,8 @@ class UpRequest:
     runner: RunnerKind = RunnerKind.PROCESS
     binaries: Mapping[str, Path] = field(default_factory=dict)
     """Program name -> its path on this machine. Every node has it at the same path and on its PATH."""
+    image: Path | None = None
+    """Archive of an image for server and agents; only the kubelet runner can run it."""
     with_parent: bool = False
     """Whether the lab ends with the process that started it."""
 
@@ -266,6 +268,7 @@ def up(request: UpRequest) -> Lab:
         is_rootless=kind.is_rootless,
         version=umbilical.__version__,
         binaries={name: os.path.abspath(path) for name, path in request.binaries.items()},
+        image=os.path.abspath(request.image) if request.image else None,
     )
     return Lab(directory, keeper_launch.begin(directory, state, kind, with_parent=request.with_parent))
 

@@ -1,6 +1,7 @@
 """Run a scenario in a lab: create the lab, run the steps, remove the lab. Also load the testbed of a kept lab."""
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from umbilical.fault import LabError
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import KUBERNETES, find
 from umbilical.lab.isolation import check_programs
+from umbilical.lab.kubelet.image_format import read_names
 from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.scenarios.scenario import Scenario
@@ -18,7 +20,7 @@ from umbilical.lab.state import LabDirectory, RunnerKind, read_state
 from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Topology, plan_topology
 from umbilical.lab.transcript import Transcript
-from umbilical.lab.tunnel_parts import ScenarioOptions
+from umbilical.lab.tunnel_parts import OURS, ScenarioOptions
 
 
 def make_testbed(lab: Lab, options: ScenarioOptions, transcript: Transcript) -> Testbed:
@@ -61,10 +63,17 @@ class ScenarioRun:
     """Name of the lab; default: that of its directory."""
     breakage: str | None = None
     bin_dir: Path | None = None
+    image: Path | None = None
+    """Archive of the image that our server and agents run from, instead of the lab's own."""
 
-    @property
-    def options(self) -> ScenarioOptions:
-        return replace(self.scenario.options, is_stand_in=self.stand_in)
+    def options(self, image: str | None) -> ScenarioOptions:
+        """Return the options in a lab whose nodes have this archive. Raises LabError: it was not read (UMB849)."""
+        options = replace(self.scenario.options, is_stand_in=self.stand_in)
+        if image is None:
+            return options
+        name = read_names(Path(image))[0]
+        server, agent = (name if one == OURS else one for one in (options.server_image, options.agent_image))
+        return replace(options, server_image=server, agent_image=agent)
 
 
 def run_scenario(run: ScenarioRun, transcript: Transcript) -> Lab | None:
@@ -123,6 +132,7 @@ def _bring_up(run: ScenarioRun, transcript: Transcript, folder: Path, programs: 
         topology=topology,
         runner=run.runner,
         binaries=programs,
+        image=run.image,
         with_parent=not run.keep,
     )
     with transcript.step(f"{len(topology.nodes)} nodes and their networks"):
@@ -139,7 +149,7 @@ def _plan(scenario: Scenario) -> Topology:
 
 
 def _run_in(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
-    testbed = make_testbed(lab, run.options, transcript)
+    testbed = make_testbed(lab, run.options(lab.state.image), transcript)
     if run.breakage is None:
         run.scenario.run(testbed)
         if run.scenario.end is not None and not run.keep:
@@ -168,6 +178,8 @@ def _existing_lab(run: ScenarioRun) -> Lab | None:
         )
     if run.scenario.plan is not None and state.topology != run.scenario.plan():
         raise _misfit(state.name, f"scenario {run.scenario.name} needs networks of its own")
+    if run.image is not None and state.image != os.path.abspath(run.image):
+        raise _misfit(state.name, f"its nodes were created without the image {run.image}")
     missing = [name for name in _programs(run) if name not in state.binaries]
     if missing:
         raise _misfit(state.name, f"its nodes were created without {', '.join(missing)}")
@@ -195,4 +207,9 @@ def _check(run: ScenarioRun) -> None:
         raise LabError(
             "UMB853", f"scenario {scenario.name} cannot run with these options", why, "make peers GROUP=kubernetes"
         )
+    if run.image is not None:
+        if run.runner is not RunnerKind.KUBELET:
+            why, remedy = "only the kubelet runner runs images", f"umbilical lab run {scenario.name} --runner kubelet"
+            raise LabError("UMB853", f"scenario {scenario.name} cannot run with these options", why, remedy)
+        read_names(run.image)
     check_programs(scenario.system_programs, f"scenario {scenario.name}")

@@ -147,6 +147,8 @@ class LabState:
     """Start time in clock ticks after boot, to recognise a reused pid."""
     cgroup: str | None = None
     """Only with the kubelet runner."""
+    image: str | None = None
+    """Archive of an image that every node has; server and agents run from it."""
     faults: Mapping[str, object] = field(default_factory=dict)
     """Current breakages by name, with the data for their repair."""
 
@@ -236,6 +238,7 @@ def _check_types(state: LabState) -> None:
         "binaries": (dict,),
         "faults": (dict,),
         "cgroup": (str, NoneType),
+        "image": (str, NoneType),
         "keeper_pid": (int, NoneType),
         "keeper_start": (int, NoneType),
     }

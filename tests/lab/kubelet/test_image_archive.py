@@ -3,6 +3,7 @@
 import platform
 import signal
 import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from umbilical.lab.kubelet.archives import (
     library_paths,
     program_entries,
 )
-from umbilical.lab.kubelet.image_format import ImageConfig, LayerEntry, tree_entries, write_archive
+from umbilical.lab.kubelet.image_format import ImageConfig, LayerEntry, read_names, tree_entries, write_archive
 from umbilical.lab.kubelet.python_root import Package, PythonRoot, choose_packages, merged, parse_package, python_root
 
 REFERENCE = "localhost/x:lab"
@@ -67,6 +68,17 @@ def test_an_archive_may_be_compressed_and_carry_labels_a_signal_and_a_time(tmp_p
     assert small.config == large.config
     assert small.config["config"]["Labels"] == {"version": "1"}
     assert (small.config["config"]["StopSignal"], small.config["created"]) == ("SIGTERM", "2026-11-19T00:00:00Z")
+
+
+def test_the_names_of_an_archive_can_be_read_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    write_archive(tmp_path / "x.tar", [REFERENCE, "localhost/y:lab"], [], CONFIG)
+    assert read_names(tmp_path / "x.tar") == [REFERENCE, "localhost/y:lab"]
+    (tmp_path / "broken.tar").write_bytes(b"no archive")
+    with tarfile.open(tmp_path / "other.tar", "w"):
+        pass
+    for name in ("broken.tar", "other.tar", "missing.tar"):
+        with pytest.raises(LabError, match="UMB849"):
+            read_names(tmp_path / name)
 
 
 def test_the_same_entries_give_the_same_bytes_and_nothing_of_this_machine(tmp_path: Path) -> None:

@@ -148,6 +148,11 @@ def _program() -> str:
 @click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")
 @click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
 @bin_dir_option
+@click.option(
+    "--image",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Image archive from which our server and agents run, as `make image` writes it; needs --runner kubelet.",
+)
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")
 def run(
     name: str,
@@ -157,6 +162,7 @@ def run(
     directory: Path | None,
     stand_in: bool,
     bin_dir: Path | None,
+    image: Path | None,
     report: Path | None,
 ) -> None:
     """Run the scenario NAME and show each step.
@@ -179,6 +185,7 @@ def run(
         directory=place if keep or is_up or directory else None,
         name=lab_name,
         bin_dir=bin_dir,
+        image=image,
     )
     transcript, lab = run_in_view(scenario_run, scenario.name, report)
     close(transcript, report and write(transcript, report, is_stand_in=scenario_run.stand_in))

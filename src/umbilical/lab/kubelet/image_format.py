@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
+from umbilical.fault import LabError
+
 DIRECTORY_MODE: Final = 0o755
 # The best compression: an image is written once and pulled by every node.
 _GZIP_LEVEL: Final = 9
@@ -104,6 +106,23 @@ def write_archive(
                 _add(archive, entry)
         whole.replace(target)
     return f"sha256:{manifest.digest}"
+
+
+def read_names(archive: Path) -> list[str]:
+    """Return the names of an archive's images. Raises LabError: it has none, or is no archive of images (UMB849)."""
+    try:
+        with tarfile.open(archive) as members:
+            listed = members.extractfile("manifest.json")
+            names = [str(name) for one in json.loads(listed.read() if listed else b"[]") for name in one["RepoTags"]]
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        raise _unreadable(archive, f"{type(error).__name__}: {error}") from error
+    if not names:
+        raise _unreadable(archive, "it contains no image with a name")
+    return names
+
+
+def _unreadable(archive: Path, why: str) -> LabError:
+    return LabError("UMB849", f"the image in {archive} was not read", why, "make image, or give another --image FILE")
 
 
 def content_digest(source: Path | bytes) -> str:

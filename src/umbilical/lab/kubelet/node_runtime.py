@@ -20,6 +20,7 @@ from umbilical.host.files import make_directory
 from umbilical.lab import cgroups
 from umbilical.lab.images import distinct, lab_images, shell_image
 from umbilical.lab.kubelet import archives, containerd, kubelet_config
+from umbilical.lab.kubelet.image_format import content_digest
 from umbilical.lab.lab import CompletedCommand, Lab
 
 PACKAGES: Final = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}
@@ -179,7 +180,14 @@ def _archives(lab: Lab) -> list[archives.Archive]:
     images = lab_images({name: Path(path) for name, path in lab.state.binaries.items()})
     cache = archives.cache_directory()
     wanted = (*distinct(images), shell_image())
-    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in wanted)]
+    own = [archives.pause_archive(), *(archives.image_archive(image, cache) for image in wanted)]
+    return [*own, given_archive(Path(lab.state.image))] if lab.state.image else own
+
+
+def given_archive(path: Path) -> archives.Archive:
+    """Return a user's archive under a name that changes with its content."""
+    name = f"{path.name.removesuffix('.tar')}-{content_digest(path)[:16]}.tar"
+    return archives.Archive(name, lambda target: _link(str(path), str(target)))
 
 
 def _import(lab: Lab, node: str, missing: Iterable[archives.Archive], snapshotter: str) -> None:
