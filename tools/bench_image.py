@@ -6,7 +6,6 @@ Needs root, and what `make image` writes. The times inside include entering the 
 """
 
 import argparse
-import os
 import site
 import statistics
 import subprocess
@@ -21,11 +20,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.support.image_archives import read_image, run_in_image  # noqa: E402
+from tests.support.image_archives import image_pair, read_image  # noqa: E402
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, http_get  # noqa: E402
 from tests.support.tunnel_pki import make_tunnel_pki  # noqa: E402
-
-import image_root  # noqa: E402
 
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.002
@@ -40,12 +37,8 @@ def pair_inside(archive: Path, folder: Path) -> Iterator[TunnelPair]:
     read_image(archive).unpack(root)
     run = folder / "run"
     run.mkdir()
-    pair = TunnelPair(Shape(), make_tunnel_pki(run), run)
-    (root / str(run).lstrip("/")).mkdir(parents=True)
-    for path in (folder, run, *run.rglob("*")):
-        os.chown(path, image_root.USER_ID, 0)
-    for daemon in (pair.server, pair.agent):
-        daemon.command = [*run_in_image(root, run), f"/{Path(daemon.command[0]).name}", *daemon.command[1:]]
+    folder.chmod(0o755)
+    pair = image_pair(root, run)
     try:
         yield pair
     finally:

@@ -1,6 +1,6 @@
 """Builds our image as one file: Debian's Python, the compiled wheel and our programs, without a base image.
 
-    image.py [--wheels FOLDER] [--out FOLDER | --tree FOLDER | --check]
+    image.py [--architecture amd64|arm64] [--wheels FOLDER] [--out FOLDER | --tree FOLDER | --check]
 
 docs/image.md says what is in it and how to use it. It runs as any user; an ordinary one needs user namespaces.
 """
@@ -51,6 +51,10 @@ LABELS: Final[Mapping[str, str]] = {
 USER: Final = f"{image_root.USER_ID}:0"
 ENTRYPOINT: Final = "/usr/bin/umbilical"
 STOP_SIGNAL: Final = "SIGTERM"
+INTERPRETER: Final = f"/usr/bin/python{image_root.PYTHON}"
+MODULES: Final = (f"/usr/lib/python{image_root.PYTHON}", f"/{SITE}")
+FOREIGN: Final = "/image"
+"""Where the tree for another machine is while its modules are compiled."""
 
 
 def file_name(architecture: str) -> str:
@@ -85,16 +89,20 @@ def check_needs(machine: str, python: tuple[int, int], user: int) -> None:
 
 
 def choose_wheel(folder: Path, architecture: str) -> Path:
-    """Return the compiled wheel for the image's Python. Raises ImageRefused: UMB943, there is none."""
+    """Return the wheel for the image's Python. Raises ImageRefused: UMB943, there is none.
+
+    Another machine's image gets the pure one: machine code is built where it runs.
+    """
     python = f"cp{image_root.PYTHON.replace('.', '')}"
     machine = image_root.MACHINES[architecture]
-    fitting = folder / f"umbilical-{__version__}-{python}-{python}-linux_{machine}.whl"
+    tags = f"{python}-{python}-linux_{machine}" if machine == platform.machine() else "py3-none-any"
+    fitting = folder / f"umbilical-{__version__}-{tags}.whl"
     if not fitting.is_file():
         there = ", ".join(sorted(path.name for path in folder.glob("*.whl"))) or "no wheel"
         raise ImageRefused(
             "UMB943",
-            f"there is no compiled wheel for Python {image_root.PYTHON} on {machine}",
-            f"the image has Debian's Python {image_root.PYTHON}; in {folder}: {there}",
+            f"there is no wheel for Python {image_root.PYTHON} on {machine}",
+            f"the image for {architecture} needs {fitting.name}; in {folder}: {there}",
             f"make clean, then: make image PYTHON=/path/to/python{image_root.PYTHON}",
         )
     return fitting
@@ -135,9 +143,8 @@ def _git(tree: Path, *words: str) -> str | None:
 
 def finish(root: Path) -> None:
     """Compile all modules, and check that our program runs. Raises ImageRefused: UMB944."""
-    interpreter = f"/usr/bin/python{image_root.PYTHON}"
     try:
-        compile_modules(root, interpreter, [f"/usr/lib/python{image_root.PYTHON}", f"/{SITE}"])
+        compile_modules(root, INTERPRETER, MODULES)
         said = run([*command_in(root), ENTRYPOINT, "version"], COMMAND_SECONDS)
     except HostError as error:
         why = error.brief
@@ -149,13 +156,35 @@ def finish(root: Path) -> None:
     raise ImageRefused("UMB944", "the programs do not run in the image", why, remedy)
 
 
+def finish_foreign(root: Path) -> None:
+    """Compile all modules of another machine's tree with this machine's Python of the same version.
+
+    Raises DebianError: it was not fetched (UMB942) or failed (UMB944).
+    """
+    with tempfile.TemporaryDirectory(prefix="umbilical-image-") as scratch:
+        own = Path(scratch, "root")
+        image_root.add_python(own, ARCHITECTURES[platform.machine()])
+        # Inside only for the compiler.
+        inside = shutil.move(root, own / FOREIGN.lstrip("/"))
+        try:
+            compile_modules(own, INTERPRETER, [f"{FOREIGN}{folder}" for folder in MODULES], FOREIGN)
+        except HostError as error:
+            raise ImageRefused("UMB944", "the modules were not compiled", error.brief, "make image") from error
+        finally:
+            shutil.move(inside, root)
+
+
 def make_tree(root: Path, wheels: Path, architecture: str) -> None:
     """Make the file tree in an empty folder. Raises DebianError: UMB941 to UMB944."""
     wheel = choose_wheel(wheels, architecture)
     _step(f"Debian's packages, {wheel.name} and its dependencies")
     image_root.build(root, architecture, wheel)
-    _step("bytecode, and a first start")
-    finish(root)
+    if image_root.MACHINES[architecture] == platform.machine():
+        _step("bytecode, and a first start")
+        finish(root)
+    else:
+        _step("bytecode")
+        finish_foreign(root)
     # The bytecode has this user's umask.
     image_root.set_modes(root)
 
@@ -184,12 +213,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the image of this version into an OCI archive.")
     parser.add_argument("--wheels", type=Path, default=lock.ROOT / "dist", help="folder with the compiled wheel")
     parser.add_argument("--out", type=Path, default=lock.ROOT / "dist", help="output folder")
+    parser.add_argument("--architecture", choices=tuple(image_root.MACHINES), help="default: this machine's")
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="write the file tree into this new folder instead")
     parser.add_argument("--check", action="store_true", help="only check that this machine has what a build needs")
     options = parser.parse_args()
     try:
         check_needs(platform.machine(), sys.version_info[:2], os.geteuid())
-        architecture = ARCHITECTURES[platform.machine()]
+        architecture = options.architecture or ARCHITECTURES[platform.machine()]
         if options.tree:
             options.tree.mkdir(parents=True)
             make_tree(options.tree, options.wheels, architecture)

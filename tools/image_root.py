@@ -85,17 +85,25 @@ def build(root: Path, architecture: str, wheel: Path) -> None:
     Raises:
         debian.DebianError: packages or dependencies were not fetched (UMB942).
     """
+    add_python(root, architecture)
     with tempfile.TemporaryDirectory(prefix="umbilical-image-") as folder:
-        packages = Path(folder, "packages")
-        packages.mkdir()
-        fetch(architecture, packages)
-        for directory in _DIRECTORIES:
-            (root / directory).mkdir(parents=True)
-        for path in sorted(packages.glob("*.deb")):
-            unpack(path, root)
         install(root / SITE, architecture, wheel, Path(folder))
     add_own_files(root)
     set_modes(root)
+
+
+def add_python(root: Path, architecture: str) -> None:
+    """Unpack Debian's packages into an empty folder. Raises DebianError: UMB942, they were not fetched."""
+    for directory in _DIRECTORIES:
+        (root / directory).mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="umbilical-image-") as packages:
+        fetch(architecture, Path(packages))
+        for path in sorted(Path(packages).glob("*.deb")):
+            unpack(path, root)
+    (root / "usr/bin/python3").symlink_to(f"python{PYTHON}")
+    for name in ("bin", "lib", "lib64"):
+        if (root / "usr" / name).is_dir():
+            (root / name).symlink_to(f"usr/{name}")
 
 
 def fetch(architecture: str, folder: Path) -> None:
@@ -203,10 +211,6 @@ def add_own_files(root: Path) -> None:
             continue
         program.write_text(_SCRIPT.format(module=scripts[command].partition(":")[0]))
         program.chmod(0o755)
-    (root / "usr/bin/python3").symlink_to(f"python{PYTHON}")
-    for name in ("bin", "lib", "lib64"):
-        if (root / "usr" / name).is_dir():
-            (root / name).symlink_to(f"usr/{name}")
     (root / "tmp").mkdir()
     for name, text in (("passwd", _USERS), ("group", _GROUPS), ("nsswitch.conf", _NAME_SERVICES)):
         (root / "etc" / name).write_text(text)

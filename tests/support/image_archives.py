@@ -5,14 +5,22 @@ import hashlib
 import io
 import json
 import os
+import subprocess
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.support.tunnel_pair import Shape, TunnelPair
+from tests.support.tunnel_pki import make_tunnel_pki
+
+import image
+import image_root
 
 FOLDER: Final = os.environ.get("UMBILICAL_IMAGE", "")
+RUN_SECONDS: Final = 100.0
 built = pytest.mark.skipif(not FOLDER, reason="no image was built: run `make image`")
 # Mounts the folder of the keys and makes the rest read-only, as a kubelet does; then the image's user.
 _ENTER: Final = """set -e
@@ -80,3 +88,30 @@ def run_in_image(root: Path, folder: Path | None = None) -> list[str]:
     """
     words = ["unshare", "--mount", "--propagation=private", "sh", "-c", _ENTER, "sh", str(root)]
     return [*words, "" if folder is None else str(folder)]
+
+
+def run_inside(root: Path, *command: str, folder: Path | None = None) -> str:
+    """Run a program in an unpacked image to its end and return its output."""
+    # The image's PATH has no chroot.
+    environment = {**image.ENVIRONMENT, "PATH": os.environ["PATH"]}
+    words = [*run_in_image(root, folder), *command]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def image_pair(root: Path, folder: Path, emulator: Sequence[str] = ()) -> TunnelPair:
+    """Return server and agent that run in an unpacked image, with their keys in the folder."""
+    pair = TunnelPair(Shape(), make_tunnel_pki(folder), folder)
+    share(root, folder)
+    for daemon in (pair.server, pair.agent):
+        program = f"/{Path(daemon.command[0]).name}"
+        daemon.command = [*run_in_image(root, folder), *emulator, program, *daemon.command[1:]]
+    return pair
+
+
+def share(root: Path, folder: Path) -> None:
+    """Make the image's user the owner of a folder that it sees at the same path."""
+    (root / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, image_root.USER_ID, 0)

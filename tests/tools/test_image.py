@@ -17,11 +17,9 @@ from typing import Any, Final
 import pytest
 from packaging.requirements import Requirement
 from tests.architecture.rooms import REPOSITORY
-from tests.support.image_archives import ReadImage, built, built_archive, read_image, run_in_image
+from tests.support.image_archives import ReadImage, built, built_archive, image_pair, read_image, run_inside
 from tests.support.in_process import echo, listening
 from tests.support.tunnel_client import receive_exactly
-from tests.support.tunnel_pair import Shape, TunnelPair
-from tests.support.tunnel_pki import make_tunnel_pki
 
 import image
 import image_root
@@ -76,16 +74,22 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(tmp_path: Path) -
     assert check(programs, user=1000)[0] == "UMB941 make image needs root or user namespaces here"
 
 
-def test_a_wheel_for_another_python_is_refused_and_named(tmp_path: Path) -> None:
+def test_a_wheel_for_another_python_is_refused_and_another_machine_gets_the_pure_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     other = f"umbilical-{__version__}-cp313-cp313-linux_x86_64.whl"
     (tmp_path / other).touch()
     with pytest.raises(image_root.ImageRefused) as refused:
         image.choose_wheel(tmp_path, "amd64")
     lines = str(refused.value).splitlines()
-    assert lines[0] == "UMB943 there is no compiled wheel for Python 3.11 on x86_64"
+    assert lines[0] == "UMB943 there is no wheel for Python 3.11 on x86_64"
     assert other in lines[1]
     (tmp_path / other.replace("cp313", "cp311")).touch()
     assert image.choose_wheel(tmp_path, "amd64").name == other.replace("cp313", "cp311")
+    pure = tmp_path / f"umbilical-{__version__}-py3-none-any.whl"
+    pure.touch()
+    assert image.choose_wheel(tmp_path, "arm64") == pure
 
 
 def test_the_image_gets_the_locked_packages_that_pods_need_and_no_others() -> None:
@@ -256,21 +260,12 @@ def test_packages_of_debian_and_of_python_can_be_found_by_scanners(root: Path) -
     assert not list((root / SITE).glob("*/direct_url.json"))
 
 
-def _inside(root: Path, *command: str) -> str:
-    words = [*run_in_image(root), *command]
-    # The image's PATH has no chroot.
-    environment = {**image.ENVIRONMENT, "PATH": os.environ["PATH"]}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @built
 @pytest.mark.root
 def test_every_program_starts_as_the_user_of_the_image_in_a_read_only_root(root: Path) -> None:
     for path in IMAGE_PROGRAMS:
-        assert "--" in _inside(root, path, "--help"), path
-    assert ", compiled, " in _inside(root, "/usr/bin/umbilical", "version")
+        assert "--" in run_inside(root, path, "--help"), path
+    assert ", compiled, " in run_inside(root, "/usr/bin/umbilical", "version")
 
 
 @built
@@ -283,13 +278,13 @@ def test_every_module_that_a_pod_may_need_can_be_imported_in_the_image(root: Pat
     left_out = {"lab", "hardway", "stage", "__main__", "requests_adapter", "urllib3_pools"}
     chosen = [name for name in modules if not left_out & set(name.split("."))]
     assert len(chosen) > 200
-    _inside(root, "/usr/bin/python3", "-sP", "-c", IMPORT, *sorted(chosen))
+    run_inside(root, "/usr/bin/python3", "-sP", "-c", IMPORT, *sorted(chosen))
 
 
 @built
 @pytest.mark.root
 def test_server_and_agent_of_the_image_carry_bytes(root: Path, tmp_path: Path) -> None:
-    pair = _pair(root, tmp_path)
+    pair = image_pair(root, tmp_path)
     try:
         pair.start()
         with listening() as endpoint:
@@ -299,16 +294,6 @@ def test_server_and_agent_of_the_image_carry_bytes(root: Path, tmp_path: Path) -
             tunnel.close()
     finally:
         pair.stop()
-
-
-def _pair(root: Path, folder: Path) -> TunnelPair:
-    pair = TunnelPair(Shape(), make_tunnel_pki(folder), folder)
-    (root / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, image_root.USER_ID, 0)
-    for daemon in (pair.server, pair.agent):
-        daemon.command = [*run_in_image(root, folder), f"/{Path(daemon.command[0]).name}", *daemon.command[1:]]
-    return pair
 
 
 @pytest.mark.soak

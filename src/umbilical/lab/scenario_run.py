@@ -209,7 +209,8 @@ def _check(run: ScenarioRun) -> None:
         )
     if run.image is not None:
         if run.runner is not RunnerKind.KUBELET:
-            why, remedy = "only the kubelet runner runs images", f"umbilical lab run {scenario.name} --runner kubelet"
+            why = "only the kubelet runner runs images"
+            remedy = f"umbilical lab run {scenario.name} --runner kubelet --image {run.image}"
             raise LabError("UMB853", f"scenario {scenario.name} cannot run with these options", why, remedy)
         read_names(run.image)
     check_programs(scenario.system_programs, f"scenario {scenario.name}")

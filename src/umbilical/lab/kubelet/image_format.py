@@ -115,7 +115,8 @@ def read_names(archive: Path) -> list[str]:
             listed = members.extractfile("manifest.json")
             names = [str(name) for one in json.loads(listed.read() if listed else b"[]") for name in one["RepoTags"]]
     except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
-        raise _unreadable(archive, f"{type(error).__name__}: {error}") from error
+        # tarfile lists every compression that it tried.
+        raise _unreadable(archive, f"{type(error).__name__}: {error}".splitlines()[0].rstrip(":")) from error
     if not names:
         raise _unreadable(archive, "it contains no image with a name")
     return names

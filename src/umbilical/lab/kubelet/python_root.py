@@ -81,10 +81,13 @@ def command_in(root: Path) -> list[str]:
     return ["chroot", str(root)] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--root", str(root)]
 
 
-def compile_modules(root: Path, interpreter: str, folders: Iterable[str]) -> None:
-    """Compile modules with the interpreter in the root: a container cannot write there later."""
+def compile_modules(root: Path, interpreter: str, folders: Iterable[str], prefix: str = "/") -> None:
+    """Compile modules with the interpreter in the root: a container cannot write there later.
+
+    `prefix`: where the modules' own root is, if it is not this one.
+    """
     # Not by time stamp: files of an image have none. -B: an import would write one with a time, which would be kept.
-    options = ["-B", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", "/"]
+    options = ["-B", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", prefix]
     run([*command_in(root), interpreter, "-I", *options, *folders], _COMPILE_SECONDS)
 
 
