@@ -19,6 +19,9 @@ import venv
 from pathlib import Path
 from typing import Final
 
+import debian
+import image
+import image_root
 import lock
 import sbom
 import wheels
@@ -79,7 +82,8 @@ def provenance(version: str, digest: str, epoch: int) -> str:
 | machine | {platform.machine()} |
 
 To build them again, check out the commit and run `make release` with the same Python and compiler, then compare
-`{CHECKSUMS}`. The pure wheel, the SBOM and the notes do not depend on either.
+`{CHECKSUMS}`. The pure wheel, the SBOM and the notes do not depend on either. The images also depend on the versions of Debian's
+packages, which are in `/var/lib/dpkg/status.d` of each.
 """
 
 
@@ -112,15 +116,20 @@ def make(out: Path) -> list[Path]:
     Raises:
         ReleaseRefused: nothing in the folder has changed.
         wheels.WheelRefused: the same.
+        debian.DebianError: the same; an image was not built.
     """
     text = notes((ROOT / "CHANGELOG.md").read_text(), __version__)
     digest, epoch = commit()
+    image.check_needs(platform.machine(), sys.version_info[:2], os.geteuid())
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
     with tempfile.TemporaryDirectory(prefix="umbilical-release-") as scratch:
         made = Path(scratch)
         for form in wheels.FORMS:
             _step(f"the {form} wheel")
             wheels.build(form, made)
+        for architecture in image_root.MACHINES:
+            _step(f"the image for {architecture}")
+            image.make(made, made, architecture)
         shutil.copyfile(lock.LOCK, made / lock.LOCK.name)
         packages = lock.read(lock.LOCK.read_text())
         (made / f"umbilical-{__version__}.cdx.json").write_text(sbom.render(__version__, packages, epoch))
@@ -160,7 +169,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         files = make(options.out)
-    except (ReleaseRefused, wheels.WheelRefused) as fault:
+    except (ReleaseRefused, wheels.WheelRefused, debian.DebianError) as fault:
         print(fault, file=sys.stderr)
         return 1
     for path in files:
