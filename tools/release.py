@@ -82,8 +82,8 @@ def provenance(version: str, digest: str, epoch: int) -> str:
 | machine | {platform.machine()} |
 
 To build them again, check out the commit and run `make release` with the same Python and compiler, then compare
-`{CHECKSUMS}`. The pure wheel, the SBOM and the notes do not depend on either. The images also depend on the versions of Debian's
-packages, which are in `/var/lib/dpkg/status.d` of each.
+`{CHECKSUMS}`. The pure wheel, the SBOM and the notes do not depend on either. The images also depend on the versions of
+Debian's packages, which are in `/var/lib/dpkg/status.d` of each.
 """
 
 
