@@ -16,7 +16,7 @@ import pytest
 from tests.interop.conftest import print_logs
 from tests.interop.endpoints import echo, endpoint, http_endpoint, pattern, refused_address, transfer
 from tests.support.tunnel_client import DialRefused, receive_exactly, receive_to_end
-from tests.support.tunnel_pair import OLDEST, Shape, TunnelPair, wait_until
+from tests.support.tunnel_pair import Shape, TunnelPair, oldest, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
 import peers
@@ -45,9 +45,10 @@ _WITH_OLDEST: Final = [
     Shape("oldest", "ours", "grpc", "uds"),
     Shape("oldest", "ours", "grpc", "tcp-mtls"),
 ]
+_OLDEST_PROGRAMS: Final = pytest.mark.real(*map(oldest, ("proxy-server", "proxy-agent")))
 SHAPES: Final = [
     *dict.fromkeys([*_ALL, *_WITH_WORKERS]),
-    *(pytest.param(shape, marks=pytest.mark.real(*OLDEST.values())) for shape in _WITH_OLDEST),
+    *(pytest.param(shape, marks=_OLDEST_PROGRAMS) for shape in _WITH_OLDEST),
 ]
 
 

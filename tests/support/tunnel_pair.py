@@ -24,7 +24,6 @@ from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 import peers
 
-OLDEST: Final = {name: f"{name}-{peers.OLDER_UPSTREAM[-1]}" for name in ("proxy-server", "proxy-agent")}
 READY_SECONDS: Final = 60.0
 LOG_TAIL_BYTES: Final = 6000
 # UMBILICAL_TEST_WORKERS=2 runs every test of a pair with so many workers in our servers.
@@ -53,9 +52,14 @@ def program(implementation: str, name: str) -> Path:
     """Return where `proxy-server` or `proxy-agent` lies for "ours", "upstream" or "oldest" (of upstream)."""
     if implementation == "ours":
         return Path(sys.executable).parent / name
-    found = peers.binary(OLDEST[name] if implementation == "oldest" else name)
+    found = peers.binary(oldest(name) if implementation == "oldest" else name)
     assert found is not None, f"no program {name}: run `make peers`"
     return found
+
+
+def oldest(name: str) -> str:
+    """Return the name of upstream's oldest supported version of a program."""
+    return f"{name}-{peers.OLDER_UPSTREAM[-1]}"
 
 
 def wait_until(claim: Callable[[], bool], what: str, timeout: float = READY_SECONDS) -> None:
