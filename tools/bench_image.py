@@ -6,6 +6,7 @@ Needs root, and what `make image` writes. The times inside include entering the 
 """
 
 import argparse
+import platform
 import site
 import statistics
 import subprocess
@@ -23,6 +24,9 @@ sys.path.insert(0, str(ROOT))
 from tests.support.image_archives import image_pair, read_image  # noqa: E402
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, http_get  # noqa: E402
 from tests.support.tunnel_pki import make_tunnel_pki  # noqa: E402
+
+import image  # noqa: E402
+from umbilical.lab.kubelet.archives import ARCHITECTURES  # noqa: E402
 
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.002
@@ -101,7 +105,8 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="Python of the installation")
     parser.add_argument("--starts", type=int, default=11, help="number of starts of each, one after the other")
     options = parser.parse_args()
-    (archive,), (wheel,) = options.dist.glob("umbilical-*.oci.tar"), options.dist.glob("umbilical-*-cp3*-linux_*.whl")
+    architecture = ARCHITECTURES[platform.machine()]
+    archive, wheel = options.dist / image.file_name(architecture), image.choose_wheel(options.dist, architecture)
     with (
         tempfile.TemporaryDirectory(prefix="umbilical-bench-") as name,
         pair_inside(archive, Path(name)) as inside,

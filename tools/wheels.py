@@ -16,6 +16,7 @@ import compiled
 
 FORMS: Final = ("pure", "compiled")
 BUILD_TIMEOUT_SECONDS: Final = 1800
+WHEEL_UMASK: Final = 0o022
 _WHAT_IS_LEFT: Final = 12
 
 
@@ -54,6 +55,8 @@ def build(form: str, out: Path) -> Path:
             text=True,
             timeout=BUILD_TIMEOUT_SECONDS,
             check=False,
+            # setuptools gives its copies the modes that the umask allows, whatever those of the sources are.
+            umask=WHEEL_UMASK,
         )
         if done.returncode != 0:
             raise WheelRefused(form, done.stdout)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tests.support.tunnel_pki import make_tunnel_pki
 
 import image
 import image_root
+from umbilical.lab.kubelet.archives import ARCHITECTURES
 
 FOLDER: Final = os.environ.get("UMBILICAL_IMAGE", "")
 RUN_SECONDS: Final = 100.0
@@ -77,8 +79,7 @@ def _blob(contents: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
 
 
 def built_archive() -> Path:
-    (found,) = Path(FOLDER).glob("umbilical-*.oci.tar")
-    return found
+    return Path(FOLDER) / image.file_name(ARCHITECTURES[platform.machine()])
 
 
 def run_in_image(root: Path, folder: Path | None = None) -> list[str]:

@@ -154,6 +154,16 @@ def test_the_wheels_differ_in_what_is_compiled_alone() -> None:
     assert {name.split("/")[0] for name in both} == {"umbilical"}, "nothing lies beside the package"
 
 
+def test_modes_in_a_wheel_do_not_depend_on_this_users_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        wheel = wheels.build("pure", tmp_path)
+    finally:
+        os.umask(before)
+    modes = {entry.external_attr >> 16 & 0o777 for entry in zipfile.ZipFile(wheel).infolist()}
+    assert modes <= {0o644, 0o664, 0o755}
+
+
 def test_a_build_that_fails_ends_in_three_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "setup.py").write_text("raise SystemExit('no compiler today')\n")
