@@ -57,6 +57,8 @@ class SuiteImage:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     user: str = ""
+    mode: int = 0o755
+    """Of its own files."""
 
 
 def _agnhost(command: str = "pause", **more: bytes) -> SuiteImage:
@@ -81,6 +83,8 @@ IMAGES: Final[Mapping[str, SuiteImage]] = {
     "nautilus": _picture("nautilus"),
     "busybox": SuiteImage(Base.BUSYBOX, command=("sh",)),
     "nonroot": SuiteImage(Base.BUSYBOX, command=("sh",), user="1234"),
+    # The program tells which user it runs as, and belongs to root with the set-user-ID bit.
+    "nonewprivs": SuiteImage(files={"usr/local/bin/nnp": "nnp"}, command=("nnp",), mode=0o4755),
     "glibc-dns-testing": SuiteImage(Base.TOOLS, command=("sh",)),
     "nginx": SuiteImage(
         Base.BUSYBOX,
@@ -126,7 +130,7 @@ def write_images(
 
 def entries(image: SuiteImage, tools: Path) -> list[LayerEntry]:
     """Return the content of an image, directories first."""
-    files = {path: LayerEntry(path, _source(source), 0o755) for path, source in image.files.items()}
+    files = {path: LayerEntry(path, _source(source), image.mode) for path, source in image.files.items()}
     files |= {path: LayerEntry(path, link=target) for path, target in image.links.items()}
     if image.base is not Base.NOTHING:
         files |= {"etc/passwd": LayerEntry("etc/passwd", _USERS, 0o644)}

@@ -146,6 +146,7 @@ def _conformance() -> Module:
             PeerProgram("e2e.test", "k8s.io/kubernetes/test/e2e", is_test_suite=True),
             PeerProgram("ginkgo", "github.com/onsi/ginkgo/v2/ginkgo"),
             PeerProgram("agnhost", f"{images}/agnhost"),
+            PeerProgram("nnp", f"{images}/nonewprivs"),
             PeerProgram("regression-issue-74839", f"{images}/regression-issue-74839"),
             PeerProgram("sample-apiserver", "k8s.io/sample-apiserver"),
         ),

@@ -132,6 +132,13 @@ def test_an_image_has_its_files_below_folders_and_users(tmp_path: Path) -> None:
     assert [entry.path for entry in bare if entry.path.startswith(("bin", "etc"))] == []
 
 
+def test_the_program_that_tells_its_user_is_set_user_id_and_nothing_else_is() -> None:
+    modes = {name: image.mode & 0o7000 for name, image in IMAGES.items() if image.mode & 0o7000}
+    assert modes == {"nonewprivs": 0o4000}
+    image = SuiteImage(files={"nnp": b"program"}, mode=0o4755)
+    assert [entry.mode for entry in entries(image, Path("unused")) if entry.path == "nnp"] == [0o4755]
+
+
 def test_the_suite_runs_what_was_chosen_and_writes_a_report() -> None:
     command = suite_command(SuiteRun("serial", "sig-node", ("a", "b"), True, 1, 2.5), "/srv/x")
     ginkgo, suite = command[: command.index("--")], command[command.index("--") + 1 :]
