@@ -108,21 +108,25 @@ def _webhook_objects(pki: TunnelPki) -> list[dict[str, Any]]:
         "metadata": {"name": "test.umbilical.dev"},
         "webhooks": [webhook],
     }
-    return [service, _slice("webhook", "default", POD), configuration]
+    return [service, *_addresses("webhook", "default", POD), configuration]
 
 
-def _slice(service: str, namespace: str, address: str) -> dict[str, Any]:
-    return {
+def _addresses(service: str, namespace: str, address: str) -> Iterator[dict[str, Any]]:
+    """What controllers would write: kube-apiserver 1.33 reads Endpoints for webhooks, newer ones EndpointSlices."""
+    labels = {"kubernetes.io/service-name": service}
+    yield {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{service}-1",
-            "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": service},
-        },
+        "metadata": {"name": f"{service}-1", "namespace": namespace, "labels": labels},
         "addressType": "IPv4",
         "ports": [{"name": "", "port": 8443, "protocol": "TCP"}],
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
+    yield {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": service, "namespace": namespace},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 8443, "protocol": "TCP"}]}],
     }
 
 
@@ -254,7 +258,7 @@ def test_the_rendered_test_webhook_is_reached_and_the_live_check_says_so(tunnel:
     plane.kubectl("apply", "-f", str(rendered))
     # No kubelet runs here: the pod's program runs on the node, with the files of its volumes.
     values = {one["kind"]: one for one in (yaml.safe_load(path.read_bytes()) for path in rendered.iterdir())}
-    plane.apply(_slice(NAME, NAME, NODE))
+    plane.apply(*_addresses(NAME, NAME, NODE))
     for name, content in values["Secret"]["data"].items():
         (tmp_path / name).write_bytes(base64.b64decode(content))
     (tmp_path / "webhook.py").write_text(values["ConfigMap"]["data"]["webhook.py"])
