@@ -1,5 +1,6 @@
 import asyncio
 import os
+import selectors
 import signal
 import threading
 from collections.abc import Callable, Coroutine
@@ -9,7 +10,8 @@ import pytest
 from tests.support.data_plane import Diary
 from tests.support.socket_pairs import unix_pair
 
-from umbilical.tunnel.event_loop import EventLoop, data_plane_of_running_loop, new_event_loop
+from umbilical.tunnel.event_loop import DataPlaneSelector, EventLoop, data_plane_of_running_loop, new_event_loop
+from umbilical.tunnel.loop import Loop
 
 SECONDS = 60.0
 
@@ -167,6 +169,28 @@ async def test_a_descriptor_that_was_closed_first_can_still_be_forgotten() -> No
     loop.add_reader(number, int)
     ours.close()
     assert loop.remove_reader(number)
+
+
+def test_a_socket_is_found_by_itself_as_by_its_number() -> None:
+    """asyncio of Python 3.13 looks into the map of its selector with what was given to `remove_reader`."""
+    ours, other = unix_pair()
+    selector = DataPlaneSelector(Loop())
+    keys = selector.get_map()
+    selector.register(ours, selectors.EVENT_READ)
+    assert keys[ours] is keys[ours.fileno()] is keys.get(ours) is selector.get_key(ours)
+    assert list(keys) == [ours.fileno()]
+    assert keys.get(other) is None
+    selector.unregister(ours)
+    assert keys.get(ours) is None
+    selector.close()
+
+
+async def test_a_reader_of_a_socket_is_forgotten_once() -> None:
+    ours, _ = unix_pair()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ours, int)
+    assert loop.remove_reader(ours)
+    assert not loop.remove_reader(ours)
 
 
 async def test_a_handler_that_breaks_leaves_both_planes_running() -> None:

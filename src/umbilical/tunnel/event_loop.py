@@ -7,7 +7,7 @@ those of `EventLoop.watch`.
 import asyncio
 import selectors
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import Any, TypeVarTuple
 
@@ -19,21 +19,41 @@ Ready = Callable[[int], None]
 """Gets the mask of epoll. Must not raise."""
 
 
+class _KeysByFile(Mapping[Any, selectors.SelectorKey]):
+    """Finds a key by a file object, too: asyncio of Python 3.13 looks keys up here, and not with `get_key`."""
+
+    def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
+        self._keys = keys
+
+    def __getitem__(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys[_descriptor(fileobj)]
+
+    def get(self, fileobj: Any, default: Any = None) -> Any:
+        return self._keys.get(_descriptor(fileobj), default)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
 class DataPlaneSelector(selectors.BaseSelector):
     def __init__(self, loop: Loop) -> None:
         self.data_plane = loop
         self._keys: dict[int, selectors.SelectorKey] = {}
+        self._keys_by_file = _KeysByFile(self._keys)
         self.watched: dict[int, Ready] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        descriptor = _descriptor(fileobj)
         key = selectors.SelectorKey(fileobj, descriptor, events, data)
         self._keys[descriptor] = key
         self.data_plane.add_foreign(descriptor, _mask(events))
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        descriptor = _descriptor(fileobj)
         key = self._keys.pop(descriptor)
         try:
             self.data_plane.remove_foreign(descriptor)
@@ -42,7 +62,7 @@ class DataPlaneSelector(selectors.BaseSelector):
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        descriptor = _descriptor(fileobj)
         old = self._keys[descriptor]
         key = selectors.SelectorKey(old.fileobj, descriptor, events, data)
         if old.events != events:
@@ -89,14 +109,18 @@ class DataPlaneSelector(selectors.BaseSelector):
         return rest
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
+        return self._keys_by_file
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
+        return self._keys_by_file[fileobj]
 
     def close(self) -> None:
         self._keys.clear()
         self.data_plane.close()
+
+
+def _descriptor(fileobj: Any) -> int:
+    return fileobj if isinstance(fileobj, int) else int(fileobj.fileno())
 
 
 def _mask(events: int) -> int:
