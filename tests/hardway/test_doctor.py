@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from tests.support.live_site import live_site, machines_of, switch_on
 
+from umbilical.checks.check import Finding, Outcome
 from umbilical.fault import Fault
 from umbilical.hardway import doctor, kube
 from umbilical.hardway.machines.interface import BackendServer, InfraProbe, Power
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.state import RunState, StageRecord, StageStatus
@@ -65,7 +67,7 @@ def test_looks_that_the_load_balancer_keeps_from_the_api_are_counted_and_not_lis
     nobody = site.folder / "kubeconfig"
     nobody.write_text(NOBODY)
     site.kubeconfig = lambda address: nobody
-    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    found = doctor.examine_machines(site, done(10, 11), STAGES)
     assert found[0].lesson == "httpchk"
     assert "checks that need the API fail too" in found[0].why
     assert not [one for one in found[1:] if "UMB603" in (one.id, one.why[:6])]
@@ -138,14 +140,25 @@ def test_a_refusal_is_the_checks_fault_only_if_the_server_is_ready_over_tls(
 
 def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:
     machines_of(site).probes = [InfraProbe("vip", False, "192.168.126.10 is on no interface", "ip addr add")]
-    found = doctor.examine_machines(site, done(2), STAGES, ())
+    found = doctor.examine_machines(site, done(2), STAGES)
     assert "192.168.126.10 is on no interface" in [one.why for one in found]
+
+
+def test_a_check_that_fails_gets_the_hints_of_its_own_stage(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = "worker-0:10250: [Errno 111] Connection refused"
+
+    def findings(stage: Stage, _: Site) -> list[Finding]:
+        return [Finding("registered-workers", "t", "w", "f", Outcome.FAILED, seen)] if stage.number == 15 else []
+
+    monkeypatch.setattr(doctor, "findings", findings)
+    (found,) = [one for one in doctor.examine_machines(site, done(10, 11, 15), STAGES) if one.why == seen]
+    assert found.remedy == "its kubelet does not run: umbilical stage logs NODE kubelet; then f"
 
 
 def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) -> None:
     machines_of(site).failing["enter"] = Fault("UMB738", "no lab", "it is down", "umbilical stage run 02")
     del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
-    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    found = doctor.examine_machines(site, done(10, 11), STAGES)
     assert "no-proxy" in [one.lesson for one in found]
     assert "UMB738" in [one.id for one in found]
 

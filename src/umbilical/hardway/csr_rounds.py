@@ -43,6 +43,7 @@ KNOWN_FAILURES: Final = (
     KnownFailure(
         "is not registered", "umbilical stage logs NODE kubelet; check that api-int resolves and that the VIP answers"
     ),
+    KnownFailure(f":{KUBELET_PORT}: .*refused", "its kubelet does not run: umbilical stage logs NODE kubelet"),
 )
 
 

@@ -66,7 +66,6 @@ def examine_machines(
     site: Site,
     state: RunState,
     stages: Sequence[Stage],
-    known_failures: Sequence[KnownFailure],
     told: Collection[str] = (),
 ) -> list[Diagnosis]:
     """Run all signals and checks; one that fails is reported and does not stop the others.
@@ -76,7 +75,7 @@ def examine_machines(
     has_machines = are_up(site)
     balancer = _examined("load balancer", balancer_signal, site, state) if has_machines else []
     found = _examined("static pods", files_signal, site, state) if has_machines else []
-    found += _checks(site, pipeline.finished(stages, state), known_failures, told)
+    found += _checks(site, pipeline.finished(stages, state), told)
     if has_machines and _is_done(state, BOOTSTRAP):
         found += _examined("signing requests", requests_signal, site, state)
     return _caused(balancer, found)
@@ -163,14 +162,14 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     return [one for one in decisions if not one.is_approved]
 
 
-def _checks(
-    site: Site, stages: Sequence[Stage], known: Sequence[KnownFailure], told: Collection[str]
-) -> list[Diagnosis]:
+def _checks(site: Site, stages: Sequence[Stage], told: Collection[str]) -> list[Diagnosis]:
     """Run the checks of these stages, as `stage status` does."""
     found: list[Diagnosis] = []
     for stage in stages:
         try:
             wrong = [one for one in findings(stage, site) if one.outcome is Outcome.FAILED and one.id not in told]
+            # "Refused" means one thing at the bootstrap API and another at a worker's kubelet.
+            known = known_failures(site, [stage]) if wrong else []
             found += [_check(stage, one, known) for one in wrong]
         except Fault as fault:
             # Machines that cannot be entered stop the checks of every stage alike.
@@ -218,7 +217,7 @@ def examine(
         # A changed file is what one of these is about.
         told |= {written_check(stage.number).id for stage in stages}
     record = examine_record(stages, state, known, is_locked=is_locked)
-    return [*artifacts, *record, *examine_machines(site, state, stages, known, told)]
+    return [*artifacts, *record, *examine_machines(site, state, stages, told)]
 
 
 def known_failures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
