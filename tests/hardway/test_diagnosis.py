@@ -59,7 +59,7 @@ def test_a_known_failure_brings_its_hint_before_the_usual_remedy() -> None:
 
 def recorded(record: StageRecord, *, is_locked: bool = False) -> list[str]:
     state = RunState(stages={10: record})
-    return [str(one) for one in examine_record(catalogue.stages(), state, KNOWN, is_locked=is_locked)]
+    return [str(one) for one in examine_record(catalogue.stages(), state, lambda stage: KNOWN, is_locked=is_locked)]
 
 
 def test_the_stage_that_failed_is_told_in_its_own_words_with_what_is_known() -> None:
@@ -124,11 +124,15 @@ def test_a_file_too_many_is_told_where_all_files_are_taken(folder: Path) -> None
 
 
 def test_what_stages_know_of_failures_is_collected_once(tmp_path: Path) -> None:
-    known = known_failures(live_site(tmp_path), catalogue.stages())
-    hints = [one.hint for one in known]
-    assert len(hints) == len(set(hints))
-    assert any("umbilical stage logs NODE" in hint for hint in hints)
-    assert any("check-ssl" in hint for hint in hints)
+    site = live_site(tmp_path)
+    of_stages = {stage.number: [one.hint for one in known_failures(site, stage)] for stage in catalogue.stages()}
+    for hints in of_stages.values():
+        assert len(hints) == len(set(hints))
+        assert any("umbilical stage logs NODE" in hint for hint in hints)
+        assert any("check-ssl" in hint for hint in hints)
+    assert [number for number, hints in of_stages.items() if any("logs bootstrap lists" in one for one in hints)] == [
+        10
+    ]
 
 
 def test_files_come_before_machines_which_are_looked_at_only_if_there_are_any(folder: Path) -> None:

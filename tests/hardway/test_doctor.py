@@ -152,7 +152,11 @@ def test_a_check_that_fails_gets_the_hints_of_its_own_stage(site: Site, monkeypa
 
     monkeypatch.setattr(doctor, "findings", findings)
     (found,) = [one for one in doctor.examine_machines(site, done(10, 11, 15), STAGES) if one.why == seen]
-    assert found.remedy == "its kubelet does not run: umbilical stage logs NODE kubelet; then f"
+    remedy = "its kubelet does not run: umbilical stage logs NODE kubelet; then f"
+    assert found.remedy == remedy
+    failure = {"what": "not in time", "why": seen, "next": "f"}
+    state = RunState(stages={15: StageRecord(StageStatus.FAILED, failure=failure)})
+    assert remedy in [one.remedy for one in doctor.examine(site, state, {}, STAGES, is_locked=False)]
 
 
 def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) -> None:
@@ -167,6 +171,6 @@ def test_every_hint_works_in_a_lab_too(site: Site) -> None:
     """Its nodes have neither crictl nor systemd's journal: `umbilical stage logs` shows what they would."""
     live = [stage for stage in STAGES if isinstance(stage, LiveStage)]
     fixes = [condition.fix for stage in live for condition in stage.make_conditions(site)]
-    hints = [*fixes, *(one.hint for one in doctor.known_failures(site, STAGES))]
+    hints = [*fixes, *(one.hint for stage in STAGES for one in doctor.known_failures(site, stage))]
     assert [hint for hint in hints if "crictl" in hint or "journalctl" in hint] == []
     assert len([hint for hint in hints if "umbilical stage logs" in hint]) > 5

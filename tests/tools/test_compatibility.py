@@ -41,6 +41,14 @@ def test_a_python_that_is_missing_or_does_not_start_has_no_row() -> None:
     assert [row.version for row in rows] == [".".join(map(str, sys.version_info[:3]))]
 
 
+def test_a_pattern_that_no_row_has_is_refused_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    before = compatibility.PAGE.read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        compatibility.main(["--only", "kube-apiserver v0"])
+    assert "no row matches 'kube-apiserver v0'; a row is named as 'kube-apiserver v1.33'" in capsys.readouterr().err
+    assert compatibility.PAGE.read_bytes() == before
+
+
 def test_a_report_gives_each_test_with_the_first_line_of_its_failure() -> None:
     assert compatibility.read(REPORT) == [
         Outcome("test_matrix::test_a[ours-upstream-grpc-uds]"),

@@ -4,6 +4,7 @@ import selectors
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ async def test_data_plane_descriptors_are_served_while_asyncio_sleeps() -> None:
     our_loop().data_plane.add(ours.fileno(), diary, False)
     peer.send(b"x")
     await told.wait()
+    assert diary.lines
     our_loop().data_plane.remove(ours.fileno())
 
 
@@ -155,11 +157,22 @@ async def test_a_watched_descriptor_can_change_from_reading_to_writing_and_be_fo
 async def test_a_hang_up_wakes_reader_and_writer_alike() -> None:
     ours, peer = unix_pair()
     loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(ours.fileno(), readable.set)
+    full, other_peer = unix_pair()
+    with suppress(BlockingIOError):
+        while True:
+            full.send(bytes(65_536))
+    readable, writable = asyncio.Event(), asyncio.Event()
+    loop.add_reader(ours, readable.set)
+    loop.add_writer(full, writable.set)
+    await asyncio.sleep(0.01)
+    assert not readable.is_set()
+    assert not writable.is_set()
     peer.close()
+    other_peer.close()
     await readable.wait()
-    loop.remove_reader(ours.fileno())
+    await writable.wait()
+    assert loop.remove_reader(ours)
+    assert loop.remove_writer(full)
 
 
 async def test_a_descriptor_that_was_closed_first_can_still_be_forgotten() -> None:

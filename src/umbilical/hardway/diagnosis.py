@@ -1,7 +1,7 @@
 """Diagnoses of `stage doctor`, and those of artifacts and of the record."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,13 +56,17 @@ def hinted(evidence: str, remedy: str, known_failures: Iterable[KnownFailure]) -
 
 
 def examine_record(
-    stages: Sequence[Stage], state: RunState, known_failures: Sequence[KnownFailure], *, is_locked: bool
+    stages: Sequence[Stage],
+    state: RunState,
+    known_failures: Callable[[Stage], Sequence[KnownFailure]],
+    *,
+    is_locked: bool,
 ) -> Iterator[Diagnosis]:
     """Diagnose failed and killed stages. `is_locked`: a run is in progress, so a running stage was not killed."""
     for stage in stages:
         record = state.stage(stage.number)
         if record.status is StageStatus.FAILED and record.failure is not None:
-            yield _failed(stage, record.failure, known_failures)
+            yield _failed(stage, record.failure, known_failures(stage))
         elif record.status is StageStatus.INTERRUPTED or (record.status is StageStatus.RUNNING and not is_locked):
             what, why = "the stage was interrupted", "the record has its start and no result"
             yield Diagnosis(record.status.value, stage_hop(stage), what, why, "umbilical stage run resumes it")

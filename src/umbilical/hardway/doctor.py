@@ -7,6 +7,7 @@ status, static pod files and pending signing requests.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from umbilical.checks.check import Finding, Outcome
@@ -168,8 +169,7 @@ def _checks(site: Site, stages: Sequence[Stage], told: Collection[str]) -> list[
     for stage in stages:
         try:
             wrong = [one for one in findings(stage, site) if one.outcome is Outcome.FAILED and one.id not in told]
-            # "Refused" means one thing at the bootstrap API and another at a worker's kubelet.
-            known = known_failures(site, [stage]) if wrong else []
+            known = known_failures(site, stage) if wrong else []
             found += [_check(stage, one, known) for one in wrong]
         except Fault as fault:
             # Machines that cannot be entered stop the checks of every stage alike.
@@ -210,24 +210,21 @@ def _is_done(state: RunState, number: int) -> bool:
 def examine(
     site: Site, state: RunState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
-    known = known_failures(site, stages)
     artifacts = examine_artifacts(site, on_disk)
     told = {one.id for one in artifacts}
     if artifacts:
         # A changed file is what one of these is about.
         told |= {written_check(stage.number).id for stage in stages}
-    record = examine_record(stages, state, known, is_locked=is_locked)
+    record = examine_record(stages, state, partial(known_failures, site), is_locked=is_locked)
     return [*artifacts, *record, *examine_machines(site, state, stages, told)]
 
 
-def known_failures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
-    """Collect the known failures of all stages, each once."""
-    of_stages = [
-        one
-        for stage in stages
-        if isinstance(stage, LiveStage)
-        for condition in stage.make_conditions(site)
-        for one in condition.known_failures
-    ]
+def known_failures(site: Site, stage: Stage) -> list[KnownFailure]:
+    """Collect the stage's own, and those of what all stages use, each once.
+
+    Those of another stage would mislead: "refused" by the bootstrap API is not "refused" by a worker's kubelet.
+    """
+    conditions = stage.make_conditions(site) if isinstance(stage, LiveStage) else []
+    own = [one for condition in conditions for one in condition.known_failures]
     shared = (*BALANCER, *REQUESTS, *smoke_tests.WEBHOOK_FAILURES, *smoke_tests.WORKLOAD_FAILURES)
-    return list(dict.fromkeys((*of_stages, *shared)))
+    return list(dict.fromkeys((*own, *shared)))
