@@ -17,7 +17,14 @@ from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
 from umbilical.cli.drop_ins.proxy_agent import agent_flags, check_agent_flags
-from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
+from umbilical.tunnel.settings import (
+    AgentSettings,
+    DestinationSettings,
+    Keepalive,
+    ListenAddress,
+    ServerAddress,
+    TlsFiles,
+)
 
 
 @pytest.fixture
@@ -37,6 +44,7 @@ def test_defaults_are_safe(pem: Path) -> None:
         servers=(ServerAddress("10.0.0.9", 8091),),
         tls=TlsFiles(authority=pem),
         keepalive=Keepalive(31.0, 10.0),
+        destinations=DestinationSettings(denied=("local",)),
     )
 
 
@@ -49,6 +57,8 @@ def test_options_reach_the_settings(pem: Path) -> None:
             "--count-source=max",
         ),
         *("--dial-timeout=4s", "--max-dials=5", "--drain-linger=6s", "--keepalive=40s", "--profiling"),
+        *("--allow-destination=10.0.0.0/8:443", "--allow-destination=127.0.0.0/8", "--destinations-file", str(pem)),
+        *("--deny-destination=others", "--deny-destination=*:22"),
     )
     assert found.tls == TlsFiles(pem, pem, pem)
     assert (found.servers, found.token_path) == ((ServerAddress("::1", 9000),), pem)
@@ -56,6 +66,9 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert (found.health_listen, found.admin_listen) == (ListenAddress("", 9001), ListenAddress("", 9002))
     assert (found.sync_interval_seconds, found.sync_interval_cap_seconds) == (0.1, 2.0)
     assert (found.dial_timeout_seconds, found.limits.concurrent_dials, found.drain_linger_seconds) == (4.0, 5, 6.0)
+    assert found.destinations == DestinationSettings(
+        ("10.0.0.0/8:443", "127.0.0.0/8"), ("others", "*:22", "local"), pem
+    )
     assert (found.keepalive, found.agent_identifiers) == (Keepalive(40.0, 10.0), "host=a&default-route=true")
     assert found.sync_forever
     assert found.server_count_source == "max"
@@ -92,6 +105,9 @@ def test_what_cannot_be_served_is_reported_in_three_lines(pem: Path, umbilical: 
         (("--server=h:1", "--ca=PEM", "--sync-interval=1m"), "UMB001", "--sync-interval-cap"),
         (("--server=h:1", "--ca=PEM", "--count-leases", "--lease-selector=*x*"), "UMB001", "*x*"),
         (("--server=h:1", "--ca=PEM", "--kubeconfig=/no"), "UMB002", "/no"),
+        (("--server=h:1", "--ca=PEM", "--destinations-file=/no"), "UMB002", "/no"),
+        (("--server=h:1", "--ca=PEM", "--deny-destination=10.0.0.0/33"), "UMB001", "10.0.0.0/33"),
+        (("--server=h:1", "--ca=PEM", "--allow-destination=others"), "UMB001", "can only be denied"),
     ):
         words = (argument.replace("PEM", str(pem)) for argument in arguments)
         text = umbilical("agent", "run", *words, status=2 if code == "UMB001" else 3).err

@@ -16,7 +16,7 @@ from tests.support.commands import Run
 from tests.support.fixture_types import Patch
 from tests.support.in_process import echo, listening
 from tests.support.scripted_api import ScriptedApi, json_answer
-from tests.support.tunnel_client import Frontend, receive_exactly
+from tests.support.tunnel_client import DialRefused, Frontend, receive_exactly
 from tests.support.tunnel_pair import free_port, http_get
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
@@ -352,6 +352,7 @@ def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path,
         *(*PROGRAM, "agent", "run", "--server", f"127.0.0.1:{agents}", "--ca", pki.authority.certificate_file),
         *("--cert", pki.agent.certificate, "--key", pki.agent.key, "--health", f"127.0.0.1:{agent_health}"),
         *("--admin", f"127.0.0.1:{free_port()}", "--drain-linger=100ms", "--log-format=text"),
+        f"--allow-destination={endpoint}",
     )
     with (
         processes.start(server_command, tmp_path / "server.log", name="server") as server,
@@ -363,13 +364,19 @@ def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path,
         tunnel.send(b"through")
         assert receive_exactly(tunnel, 7) == b"through"
         tunnel.close()
+        with pytest.raises(DialRefused, match=r"403 Forbidden.*the agent's loopback is denied by default"):
+            Frontend("http-connect", tmp_path / "k.sock").open(f"127.0.0.1:{agent_health}")
+        counted = http_get(f"http://127.0.0.1:{agent_health}/metrics")[1]
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(PATIENCE) == 0
         server.send_signal(signal.SIGTERM)
         assert server.wait(PATIENCE) == 0
     lines = [json.loads(line) for line in server.log_text().splitlines()]
     assert any(line["logger"] == "umbilical.tunnels" and endpoint in line["message"] for line in lines)
+    assert any("code=UMB415" in line["message"] for line in lines)
     assert endpoint in agent.log_text()
+    assert "code=UMB415" in agent.log_text()
+    assert 'umbilical_destinations_denied_total{by="loopback"} 1' in str(counted)
     assert not (tmp_path / "k.sock").exists()
 
 

@@ -108,7 +108,7 @@ class Fleet:
             *(("--server", self.address) if through_balancer else ()),
             *("--ca", str(self._pki.authority.certificate_file)),
             *("--health", f"127.0.0.1:{pair.ports.agent_health}", "--admin", f"127.0.0.1:{pair.ports.agent_admin}"),
-            *("--sync-interval", "100ms", "--sync-interval-cap", "500ms"),
+            *("--sync-interval", "100ms", "--sync-interval-cap", "500ms", "--allow-destination", "127.0.0.0/8"),
             *options,
         ]
         pair.agent.start()

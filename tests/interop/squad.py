@@ -94,6 +94,7 @@ class Squad:
             *(UMBILICAL, "agent", "run", "--id", name, *servers, "--ca", str(pki.authority.certificate_file)),
             *("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key)),
             *("--sync-interval", "100ms", "--sync-interval-cap", "500ms", "--drain-linger", "1s"),
+            "--allow-destination=127.0.0.0/8",
         )
 
     def leave(self, name: str) -> Member:

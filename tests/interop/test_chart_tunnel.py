@@ -63,9 +63,9 @@ def command(title: str, folder: Path, holder: str = "", values: str = "default")
     if holder:
         text = re.sub(r"(?<==/etc/umbilical/)\w+", holder, text)
     text = re.sub(r"/etc/umbilical|/run/umbilical(?=/)", str(folder), text)
-    # Else an agent that is stopped stays for five seconds.
-    linger = ["--drain-linger=0s"] if title == AGENT else []
-    return [PROGRAM, *text.split("\n"), *linger]
+    # Else an agent that is stopped stays for five seconds; and the cluster's API is not on the agent's loopback.
+    more = ["--drain-linger=0s", f"--allow-destination=127.0.0.1:{AGENT_HEALTH}"] if title == AGENT else []
+    return [PROGRAM, *text.split("\n"), *more]
 
 
 @pytest.fixture

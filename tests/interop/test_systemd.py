@@ -28,6 +28,7 @@ SERVER_OPTIONS: Final = (
 )
 AGENT_OPTIONS: Final = (
     *("--server=127.0.0.1:8091", "--sync-interval-cap=1s", f"--ca={FILES}/ca.crt"),
+    "--allow-destination=127.0.0.1:8093",
     *(f"--cert={FILES}/proxy-agent.crt", f"--key={FILES}/proxy-agent.key"),
 )
 START: Final = f"""\

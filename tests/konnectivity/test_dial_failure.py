@@ -136,6 +136,14 @@ def test_other_networks_than_tcp_are_refused_by_name() -> None:
     assert dial_failure.DIALABLE_NETWORKS == ("tcp", "tcp4", "tcp6")
 
 
+def test_a_denied_destination_has_a_code_a_status_and_a_label_of_its_own() -> None:
+    text = dial_failure.denied_text("tcp", "127.0.0.1:2379", "no rule allows it")
+    assert text == "dial tcp 127.0.0.1:2379: destination denied by the agent: no rule allows it"
+    assert dial_failure.endpoint_failure_code(text) == "UMB415"
+    assert dial_failure.status_of_dial_error(text) == (403, "Forbidden")
+    assert dial_failure.endpoint_failure_reason(text) == "denied"
+
+
 def test_endpoint_failures_are_timeouts_or_unknown() -> None:
     assert dial_failure.endpoint_failure_reason(REFUSED) == "unknown"
     assert dial_failure.endpoint_failure_reason(dial_failure.dial_timeout_text("tcp", "a:1")) == "timeout"

@@ -270,5 +270,6 @@ def _agent_process(stage: Stage, port: int) -> "subprocess.Popen[bytes]":
         sys.executable, "-m", "umbilical", "agent", "run", "--server", f"127.0.0.1:{port}", "--id", "stopped",
         "--ca", str(pki.authority.certificate_file), "--cert", str(pki.agent.certificate),
         "--key", str(pki.agent.key), "--health", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+        "--allow-destination", "127.0.0.1:9",
     ]  # fmt: skip
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,5 +1,6 @@
 """`umbilical agent run` and `install`: the agent with our own flags and safe defaults; its systemd unit."""
 
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -17,6 +18,7 @@ from umbilical.cli.options import (
 )
 from umbilical.cluster.labels import parse_selector
 from umbilical.fault import StartupError
+from umbilical.konnectivity.destinations import LOCAL, check_rule
 from umbilical.konnectivity.metadata import check_agent_identifiers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import AGENT, AgentSettings, ServerAddress
@@ -62,12 +64,18 @@ def install(context: click.Context, /, **options: Any) -> None:
 def agent_settings(options: dict[str, Any], *, may_come_later: bool = False) -> AgentSettings:
     if not may_come_later:
         check_readable(options["token_file"])
+        check_readable(options["destinations_file"])
     remedy = "use ipv4, ipv6, host, cidr and default-route, e.g. host=node1&default-route=true"
     parsed("--identifiers", check_agent_identifiers, options["identifiers"], remedy)
+    for option in ("allow_destination", "deny_destination"):
+        for rule in options[option]:
+            read = partial(check_rule, is_deny=option == "deny_destination")
+            parsed(f"--{option.replace('_', '-')}", read, rule, "write it as 10.0.0.0/8:443, db.example.com or *:22")
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
     values = native_values(AGENT, options) | {
         "servers": _servers(options),
         "tls": tls_files("", options["cert"], options["key"], options["ca"], may_come_later=may_come_later),
+        "destinations.denied": (*options["deny_destination"], LOCAL),
     }
     return assemble(AgentSettings, values)
 

@@ -149,6 +149,7 @@ TEXTS: Final = (
     ("too many open files", DialReason.AGENT_LOST),
     ("cannot allocate memory", DialReason.AGENT_LOST),
     ("no buffer space available", DialReason.AGENT_LOST),
+    ("destination denied", DialReason.FORBIDDEN),
     ("lookup ", DialReason.NAME),
     ("no such host", DialReason.NAME),
     ("no suitable address", DialReason.NAME),

@@ -121,13 +121,17 @@ def failure_code(failure: DialFailure) -> str:
 
 def endpoint_failure_code(text: str) -> str:
     """The code for the error text of an agent, ours or upstream's."""
+    if DENIED in text:
+        return "UMB415"
     if "i/o timeout" in text or "timed out" in text or "deadline exceeded" in text:
         return "UMB402"
     return "UMB404" if ": lookup " in text else "UMB401"
 
 
 def status_of_dial_error(text: str) -> tuple[int, str]:
-    """Choose the HTTP status for an agent's error text, as upstream's servers do."""
+    """Choose the HTTP status for an agent's error text, as upstream's servers do; 403 for what our agents deny."""
+    if DENIED in text:
+        return 403, "Forbidden"
     lower = text.lower()
     if "timeout" in lower or "deadline exceeded" in lower:
         return 504, "Gateway Timeout"
@@ -209,6 +213,14 @@ def no_suitable_address_text(network: str, host: str) -> str:
     return f"dial {network}: address {host}: no suitable address found"
 
 
+DENIED: Final = "destination denied by the agent"
+"""In the text of every dial that the agent's destination rules refuse; servers and clients recognize it."""
+
+
+def denied_text(network: str, address: str, reason: str) -> str:
+    return f"dial {network} {address}: {DENIED}: {reason}"
+
+
 def unsupported_network_text(network: str) -> str:
     """Upstream's agent passes any network name to Go's dialer, so a client can reach its Unix sockets."""
     return f"dial {network}: protocol not supported, this agent dials {', '.join(DIALABLE_NETWORKS)}"
@@ -216,6 +228,8 @@ def unsupported_network_text(network: str) -> str:
 
 def endpoint_failure_reason(text: str) -> str:
     """The label of the agent's `endpoint_dial_failure_total`, from a text that this module made."""
+    if DENIED in text:
+        return "denied"
     return "timeout" if text.endswith(("i/o timeout", "connection timed out")) else "unknown"
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from umbilical.konnectivity import metadata
 from umbilical.tunnel import causes, certificates, faults, outbound
 from umbilical.tunnel.certificate_dates import explain
+from umbilical.tunnel.destinations import DestinationGate
 from umbilical.tunnel.dialing import EndpointDialer, Resolver
 from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.interfaces import ServerCounter
@@ -48,11 +49,13 @@ class Agent(LinkKeeper):
         self._loop: Final = loop
         self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
         limits = settings.limits
+        own_ports = frozenset((settings.health_listen.port, settings.admin_listen.port))
+        gate = DestinationGate(settings.destinations, own_ports)
+        self._gate: Final = gate
         dialer = EndpointDialer(
-            loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds
+            loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds, gate
         )
         self._dialer: Final = dialer
-        limits = settings.limits
         self._context: Final = EndpointContext(loop, dialer, limits, self.metrics, WindowBudget.of(limits))
         self._book: Final = TargetBook(
             settings.servers, settings.sync_interval_seconds, settings.sync_interval_cap_seconds
@@ -78,6 +81,7 @@ class Agent(LinkKeeper):
             faults=self._loop.faults.counts,
             window_granted_bytes=self._context.window_budget.granted_bytes,
             window_budget_bytes=self._context.window_budget.total_bytes,
+            denied_destinations=self._gate.denied,
         )
 
     def server_count(self) -> int:
@@ -90,8 +94,9 @@ class Agent(LinkKeeper):
         return max(counted, 1)
 
     def reload(self) -> None:
-        """Look at the certificate files now, for new handshakes."""
+        """Look at certificates and destination rules now, for new handshakes and dials."""
         self._certificates.look()
+        self._gate.look()
 
     def status(self) -> str:
         """One line for the service manager."""

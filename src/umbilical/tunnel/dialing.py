@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from umbilical.konnectivity import dial_failure
 from umbilical.tunnel import faults
 from umbilical.tunnel.descriptors import OUT_OF_FILES, FileWatch
+from umbilical.tunnel.destinations import DestinationGate
 from umbilical.tunnel.loop import HANGUP, Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import KEEPALIVE_SECONDS, keep_alive
 
@@ -47,8 +48,10 @@ class EndpointDialer:
         timeout_seconds: float,
         limit: int,
         tcp_keepalive_seconds: float = KEEPALIVE_SECONDS,
+        gate: DestinationGate | None = None,
     ) -> None:
         self.loop: Final = loop
+        self.gate: Final = gate
         self.keepalive: Final = LateKeepalive(loop, tcp_keepalive_seconds)
         self.files: Final = FileWatch(loop)
         self.resolver: Final = resolver
@@ -152,6 +155,9 @@ class Dial(Handler):
         except dial_failure.BadAddress as error:
             self._fail(dial_failure.bad_address_text(self.network, error))
             return
+        if refusal := self._refusal_of_name(host, port):
+            self._fail(dial_failure.denied_text(self.network, self._address, refusal))
+            return
         literal = _literal(host or ("::1" if self.network == "tcp6" else "127.0.0.1"), port)
         if literal is None:
             self._looks_up = host
@@ -168,9 +174,33 @@ class Dial(Handler):
             host = dial_failure.split_host_port(self._address)[0]
             self._fail(dial_failure.no_suitable_address_text(self.network, host))
             return
-        self._candidates = _interleaved(wanted)
+        allowed, refusal = self._judged(wanted)
+        if not allowed:
+            self._fail(dial_failure.denied_text(self.network, self._address, refusal))
+            return
+        self._candidates = _interleaved(allowed)
         self._try_next()
         self._arm_fallback()
+
+    def _refusal_of_name(self, host: str, port: int) -> str:
+        gate = self._dialer.gate
+        return "" if gate is None or gate.is_open(self.loop.now) else gate.refusal_of_name(host, port)
+
+    def _judged(self, addresses: list[Address]) -> tuple[list[Address], str]:
+        """The addresses that may be connected to, and why the last other one may not."""
+        gate = self._dialer.gate
+        if gate is None or gate.is_open(self.loop.now):
+            return addresses, ""
+        host = dial_failure.split_host_port(self._address)[0]
+        allowed: list[Address] = []
+        refusal = ""
+        for address in addresses:
+            found = gate.refusal(host, address[0], address[1], address[2])
+            if found:
+                refusal = found
+            else:
+                allowed.append(address)
+        return allowed, refusal
 
     def unresolved(self, text: str) -> None:
         self._fail(text)

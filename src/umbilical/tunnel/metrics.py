@@ -221,6 +221,8 @@ class AgentGauges(Record):
     faults: Mapping[str, int] = MappingProxyType({})
     window_granted_bytes: int = 0
     window_budget_bytes: int = 0
+    denied_destinations: Mapping[str, int] = MappingProxyType({})
+    """Dials that the rules refused, by kind."""
 
 
 class AgentMetrics:
@@ -239,7 +241,7 @@ class AgentMetrics:
         self._lease_list_seconds: dict[Labels, Histogram] = {}
 
     def endpoint_dial_failed(self, reason: str) -> None:
-        """`reason` is timeout or unknown."""
+        """`reason` is timeout, denied or unknown."""
         self.endpoint_dial_failures[reason] = self.endpoint_dial_failures.get(reason, 0) + 1
 
     def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
@@ -266,6 +268,9 @@ class AgentMetrics:
         text = "Current number of open endpoint connections."
         out.single_gauge(f"{_AGENT}open_endpoint_connections", text, gauges.open_endpoint_connections)
         self._render_dials(out)
+        text = "Dials that the agent's destination rules denied, by what denied them."
+        denied: dict[Labels, float] = {(kind,): count for kind, count in gauges.denied_destinations.items()}
+        out.counter("umbilical_destinations_denied_total", text, ("by",), denied)
         self._render_leases(out)
         packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
         _render_streams(out, _AGENT, packets, self._stream_errors)

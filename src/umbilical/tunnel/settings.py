@@ -86,6 +86,15 @@ class Limits(Record):
     """Interval of TCP keepalive probes to endpoints and to clients over TCP; 0: none."""
 
 
+class DestinationSettings(Record):
+    """What the agent dials; rules as konnectivity/destinations.py reads them."""
+
+    allowed: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    path: Path | None = None
+    """More rules; followed."""
+
+
 class ServerSettings(Record):
     server_id: str
     frontend: UnixFrontend | TcpFrontend
@@ -140,6 +149,7 @@ class AgentSettings(Record):
     health_listen: ListenAddress = ListenAddress("", 8093)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8094)
     enable_profiling: bool = False
+    destinations: DestinationSettings = DestinationSettings()
     limits: Limits = Limits()
 
 
@@ -370,6 +380,14 @@ AGENT: Final[Table] = (
             help="Timeout for name lookup and connect.", why="Upstream's constant."),
     Setting("limits.concurrent_dials", Value.COUNT, "--max-dials", "1024", help="Maximum concurrent dials.",
             why="Far above the concurrent dials of an API server; upstream has no limit."),
+    Setting("destinations.allowed", Value.ITEMS, "--allow-destination", upstream="allow-destination", metavar="RULE",
+            help="Destination to dial although it is denied by default: a network, address, host name, .suffix or *, "
+            "with :PORT or :FIRST-LAST behind it; repeatable."),
+    Setting("destinations.denied", Value.ITEMS, "--deny-destination", upstream="deny-destination", metavar="RULE",
+            help="Destination never to dial; others: whatever no --allow-destination names; local: link-local "
+            "addresses, the agent's loopback and its own ports; repeatable."),
+    Setting("destinations.path", Value.FILE, "--destinations-file", upstream="destinations-file",
+            help="File with lines `allow RULE` and `deny RULE`, read again when it changes."),
     Setting("limits.tcp_keepalive_seconds", Value.SECONDS, "--tcp-keepalive", "15s", why=_PROBE_WHY,
             help="Interval of TCP keepalive probes to endpoints; 0 disables them."),
     Setting("limits.window_bytes", Value.SIZE, "--window-memory", "auto", help=_WINDOWS_HELP, why=_WINDOWS_WHY),

@@ -19,6 +19,7 @@ from umbilical.cli.drop_ins.proxy_server import server_flags
 from umbilical.fault import StartupError
 from umbilical.tunnel.settings import (
     AgentSettings,
+    DestinationSettings,
     FrontendMode,
     Keepalive,
     ListenAddress,
@@ -262,9 +263,11 @@ def test_every_flag_of_an_agent_with_an_effect_reaches_the_settings() -> None:
             *("--enable-profiling=true", "--agent-identifiers=default-route=true", "--sync-interval=100ms"),
             *("--sync-interval-cap=1s", "--probe-interval=200ms", "--keepalive-time=1s"),
             *("--service-account-token-path=/token", "--sync-forever", "--drain-linger=1s"),
-            "--server-count-source=max",
+            *("--server-count-source=max", "--allow-destination=10.0.0.0/8:443,.svc", "--destinations-file=/rules"),
+            *("--deny-destination=local", "--deny-destination=*:22"),
         )
     )
+    assert settings.destinations == DestinationSettings(("10.0.0.0/8:443", ".svc"), ("local", "*:22"), Path("/rules"))
     assert settings.tls == TlsFiles(Path("/a.crt"), Path("/a.key"), Path("/ca.crt"))
     assert settings.servers == (ServerAddress("lb.example", 9000),)
     assert settings.alpn_protocols == ("[]",)

@@ -55,6 +55,11 @@ def agent_flags(host: str, port: int, identifiers: str, health_host: str = "") -
     ]
 
 
+def _own_flags(spec: HostedSpec) -> list[str]:
+    """What upstream's agent does not know: deny what only the agent's machine should reach."""
+    return ["--deny-destination=local"] if spec.is_ours else []
+
+
 def agent_container(spec: HostedSpec, flags: Sequence[str], health_host: str = "") -> Object:
     timing = {"periodSeconds": 30, "timeoutSeconds": 5}
     port = {"name": METRICS_PORT, "containerPort": names.HEALTH_PORT, "protocol": "TCP"}
@@ -63,7 +68,7 @@ def agent_container(spec: HostedSpec, flags: Sequence[str], health_host: str = "
         "image": spec.images.agent,
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM],
-        "args": list(flags),
+        "args": [*flags, *_own_flags(spec)],
         # With the host's network a declared port is reserved on every node, for all addresses.
         **({} if health_host == LOOPBACK else {"ports": [port]}),
         "livenessProbe": probe("/healthz", names.HEALTH_PORT, health_host, **timing, failureThreshold=6),
