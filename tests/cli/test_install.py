@@ -90,7 +90,7 @@ def test_the_environment_counts_as_given(umbilical: Run, monkeypatch: pytest.Mon
         (("server", "install", *UNIX), "UMB001 umbilical server install: wrong usage"),
         (("server", "install", "--systemd"), "UMB001 umbilical server install: wrong usage"),
         (("server", "install", "--systemd", *UNIX[:-1]), "UMB201 any agent would be accepted"),
-        (("server", "install", "--systemd", *UNIX, "--cert=/c"), "UMB004 --cert, --key and --ca cannot be combined"),
+        (("server", "install", "--systemd", *UNIX, "--cert=/c"), "UMB004 --cert, --key, --ca and --crl cannot be"),
         (("server", "install", "--systemd", "--listen=unix:/run/x ", *SERVER_FILES), "UMB209 '/run/x '"),
         (("agent", "install", "--systemd", "--ca=/ca"), "UMB001 agent run needs --server"),
     ],

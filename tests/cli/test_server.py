@@ -77,13 +77,14 @@ def test_defaults_are_safe(pem: Path, tmp_path: Path) -> None:
 
 def test_options_reach_the_settings(pem: Path) -> None:
     found = settings(
-        *("--listen", "[::1]:9000", "--cert", str(pem), "--key", str(pem), "--ca", str(pem)),
-        *agent_files(pem),
+        *("--listen", "[::1]:9000", "--cert", str(pem), "--key", str(pem), "--ca", str(pem), "--crl", str(pem)),
+        *(*agent_files(pem), "--agent-ca", str(pem), "--agent-crl", str(pem)),
         *("--mode=http-connect", "--agents=10.0.0.1:9001", "--health=:9002", "--admin=:9003"),
         *("--strategies=destHost,default", "--count=3", "--dial-timeout=0", "--graceful-shutdown=1m"),
         *("--keepalive=1m", "--keepalive-answer=5s", "--tls-min-version=VersionTLS13", "--profiling"),
     )
-    assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem))
+    assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem, pem))
+    assert found.agent_tls == TlsFiles(pem, pem, pem, pem)
     assert found.agent_listen == ListenAddress("10.0.0.1", 9001)
     assert (found.health_listen.port, found.admin_listen.port) == (9002, 9003)
     assert (found.mode, found.strategies, found.server_count) == (FrontendMode.HTTP_CONNECT, ("destHost", "default"), 3)
@@ -104,6 +105,13 @@ def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, start: Run) -
     assert text.startswith("UMB201 any agent would be accepted\n  why: ")
     assert "CVE-2026-16242" in text
     assert not (tmp_path / "k").exists()
+
+
+def test_revocation_lists_need_the_ca_whose_they_are(pem: Path, tmp_path: Path, start: Run) -> None:
+    text = start("--listen", f"unix:{tmp_path}/k", *agent_files(pem), "--agent-crl", pem, *NATIVE_TOKENS, status=3).err
+    assert text.startswith("UMB003 --agent-crl without --agent-ca")
+    text = start("--listen", f"unix:{tmp_path}/k", *agent_files(pem), "--crl", pem, *NATIVE_TOKENS, status=3).err
+    assert text.startswith("UMB004")
 
 
 def test_a_unix_socket_takes_no_tls_and_needs_its_directory(pem: Path, tmp_path: Path, start: Run) -> None:

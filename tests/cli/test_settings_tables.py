@@ -37,6 +37,9 @@ WITHOUT_ROW = {
     "limits.concurrent_dials": "the agent's alone: the server has the record, and no dials",
     "listener.buffer_bytes": "the memory of a connection: measured, not for users",
     "outbound.dialer.buffer_bytes": "the same",
+    "tls.revoked": "for peers of a listener; these have the record only for certificate and CA",
+    "outbound.dialer.tls.revoked": "the same",
+    "listen_tls.revoked": "the same",
 }
 by_daemon = pytest.mark.parametrize(("settings", "table"), TABLES.items(), ids=lambda one: getattr(one, "__name__", ""))
 

@@ -146,11 +146,18 @@ class Stage:
         *,
         tcp: bool = False,
         authenticator: AgentAuthenticator | None = None,
+        client_lists: Path | None = None,
+        agent_lists: Path | None = None,
         **settings: Any,
     ) -> RunningServer:
         pki = self.pki
-        tls = TlsFiles(pki.server.certificate, pki.server.key, pki.authority.certificate_file)
-        frontend = TcpFrontend(LOOPBACK, tls) if tcp else UnixFrontend(self.folder / f"{len(self.servers)}.sock")
+        files = (pki.server.certificate, pki.server.key, pki.authority.certificate_file)
+        tls = TlsFiles(*files, agent_lists)
+        frontend = (
+            TcpFrontend(LOOPBACK, TlsFiles(*files, client_lists))
+            if tcp
+            else UnixFrontend(self.folder / f"{len(self.servers)}.sock")
+        )
         values: dict[str, Any] = {"server_id": f"server-{len(self.servers)}", "agent_listen": LOOPBACK} | settings
         made = ServerSettings(frontend=frontend, agent_tls=tls, mode=FrontendMode(mode), **values)
         self.servers.append(RunningServer(self, made, authenticator))

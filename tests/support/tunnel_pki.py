@@ -1,11 +1,15 @@
 """Certificates for one test run, as files: an authority, a server for loopback, an agent and a client."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
@@ -51,6 +55,19 @@ class FolderAuthority:
         if alpn:
             context.set_alpn_protocols(list(alpn))
         return context
+
+    def revocation_list(self, pairs: Iterable[Pair], made: datetime, life: timedelta) -> bytes:
+        """A list in PEM that revokes the certificates of these pairs."""
+        key = serialization.load_pem_private_key(self._authority.pair.key, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        signer = x509.load_pem_x509_certificate(self._authority.certificate_pem)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(signer.subject)
+        builder = builder.last_update(made).next_update(made + life)
+        for pair in pairs:
+            number = x509.load_pem_x509_certificate(pair.certificate.read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(made)
+            builder = builder.add_revoked_certificate(entry.build())
+        return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def _issue(self, name: str, profile: Profile) -> Pair:
         issued = self._authority.issue(profile, datetime.now(UTC), LIFETIME)

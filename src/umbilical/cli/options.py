@@ -160,7 +160,13 @@ def start_logging(log_format: str, log_level: str) -> None:
 
 
 def tls_files(
-    prefix: str, certificate: Path | None, key: Path | None, authority: Path | None, *, may_come_later: bool = False
+    prefix: str,
+    certificate: Path | None,
+    key: Path | None,
+    authority: Path | None,
+    *,
+    revoked: Path | None = None,
+    may_come_later: bool = False,
 ) -> TlsFiles:
     """Check before the start that certificate and key are both given and that files are readable."""
     if (certificate is None) != (key is None):
@@ -171,9 +177,12 @@ def tls_files(
             "a certificate and its key must be given together",
             f"add --{prefix}{missing} FILE",
         )
-    for path in () if may_come_later else (certificate, key, authority):
+    if revoked is not None and authority is None:
+        why = "revocation lists are of a CA, and without one no certificate is asked for"
+        raise StartupError("UMB003", f"--{prefix}crl without --{prefix}ca", why, f"add --{prefix}ca FILE")
+    for path in () if may_come_later else (certificate, key, authority, revoked):
         check_readable(path)
-    return TlsFiles(certificate, key, authority)
+    return TlsFiles(certificate, key, authority, revoked)
 
 
 def check_readable(path: Path | None) -> None:

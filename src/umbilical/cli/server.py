@@ -98,7 +98,12 @@ def server_settings(options: dict[str, Any], *, may_come_later: bool = False) ->
     values = native_values(SERVER, options) | {
         "frontend": _frontend(options, may_come_later=may_come_later),
         "agent_tls": tls_files(
-            "agent-", options["agent_cert"], options["agent_key"], options["agent_ca"], may_come_later=may_come_later
+            "agent-",
+            options["agent_cert"],
+            options["agent_key"],
+            options["agent_ca"],
+            revoked=options["agent_crl"],
+            may_come_later=may_come_later,
         ),
         "mode": FrontendMode(options["mode"]),
         "strategies": strategies,
@@ -140,8 +145,8 @@ def _check_cache(seconds: float) -> None:
 def _frontend(options: dict[str, Any], *, may_come_later: bool) -> UnixFrontend | TcpFrontend:
     listen, certificate, key, authority = (options[name] for name in ("listen", "cert", "key", "ca"))
     if isinstance(listen, SocketPath):
-        if certificate or key or authority:
-            what = "--cert, --key and --ca cannot be combined with a Unix socket"
+        if certificate or key or authority or options["crl"]:
+            what = "--cert, --key, --ca and --crl cannot be combined with a Unix socket"
             why = f"the file mode of {listen.path} decides which clients may connect; TLS is not used"
             raise StartupError("UMB004", what, why, "remove these options")
         if not may_come_later:
@@ -150,7 +155,8 @@ def _frontend(options: dict[str, Any], *, may_come_later: bool) -> UnixFrontend 
     for name, value in (("--cert", certificate), ("--key", key), ("--ca", authority)):
         if value is None:
             raise missing_option(_COMMAND, name, "clients over TCP must use mutual TLS")
-    return TcpFrontend(listen, tls_files("", certificate, key, authority, may_come_later=may_come_later))
+    files = tls_files("", certificate, key, authority, revoked=options["crl"], may_come_later=may_come_later)
+    return TcpFrontend(listen, files)
 
 
 def _check_directory(path: Path) -> None:

@@ -25,6 +25,8 @@ NEXT: Final = {
     "UMB307": "find the client: only agents use this port; a probe or load balancer without TLS causes this",
     "UMB308": "compare the flags of agent and server: token, audience, service account",
     "UMB309": "check the agent's node and the network to it: process stopped, no CPU, link down?",
+    "UMB310": "if this is a mistake, issue it a new certificate: umbilical pki issue",
+    "UMB316": "replace the revocation lists by current ones of every CA; no restart is needed",
     "UMB311": "start the server, or correct host and port: nothing listens there",
     "UMB312": _FIREWALL,
     "UMB313": "check the routes of this machine: ip route get ADDRESS",
@@ -107,10 +109,15 @@ _SERVER_SIDE: Final[tuple[_Rule, ...]] = (
     ("UMB421", f"^{NO_CALL}|^{DROPPED}"),
     ("UMB303", _EXPIRED),
     ("UMB304", _NOT_YET),
+    ("UMB310", r"certificate revoked"),
+    ("UMB316", r"verification failed: .*CRL"),
     ("UMB305", _UNTRUSTED),
     ("UMB306", r"did not return a certificate"),
 )
-_GONE: Final[tuple[_Rule, ...]] = (("UMB309", r"^keepalive|timed out|takes no packets|no route to host|unreachable"),)
+_GONE: Final[tuple[_Rule, ...]] = (
+    ("UMB310", r"certificate was revoked"),
+    ("UMB309", r"^keepalive|timed out|takes no packets|no route to host|unreachable"),
+)
 _AGENT_SIDE: Final[tuple[_Rule, ...]] = (
     ("UMB335", r"^service account token"),
     ("UMB315", r"HTTPS_PROXY"),

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from umbilical.fault import StartupError
-from umbilical.tunnel import causes, certificate_dates, tls
+from umbilical.tunnel import causes, certificate_dates, revocation, tls
 from umbilical.tunnel.certificate_dates import Validity
 from umbilical.tunnel.loop import Handler, Loop, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.revocation import Revoked
 from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles
 
 logger = logging.getLogger(__name__)
@@ -81,23 +82,33 @@ class CertificateUse:
 
     def paths(self) -> list[Path]:
         files = self.files
-        return [path for path in (files.certificate, files.key, files.authority) if path is not None]
+        found = (files.certificate, files.key, files.authority, files.revoked)
+        return [path for path in found if path is not None]
 
     def path_of(self, part: str) -> Path | None:
-        return self.files.authority if part == "ca" else self.files.certificate
+        files = self.files
+        return {"ca": files.authority, "crl": files.revoked}.get(part, files.certificate)
 
 
 class LoadedFiles:
     """A context and facts about its files for the log; never about a key."""
 
-    def __init__(self, context: ssl.SSLContext, digest: bytes, lives: dict[str, Validity], fingerprint: str) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        digest: bytes,
+        lives: dict[str, Validity],
+        fingerprint: str,
+        revoked: Revoked | None,
+    ) -> None:
         self.context: Final = context
         self.digest: Final = digest
         """Of all files except the key, to detect real changes. A new key requires a new certificate anyway."""
         self.lives: Final = lives
-        """By `certificate` and `ca`."""
+        """By `certificate`, `ca` and `crl`."""
         self.fingerprint: Final = fingerprint
         """First digits of `openssl x509 -fingerprint -sha256` of our certificate; empty without one."""
+        self.revoked: Final = revoked
 
     def told(self) -> str:
         shown = f"certificate=sha256:{self.fingerprint} " if self.fingerprint else ""
@@ -122,6 +133,8 @@ class WatchedContext(Handler):
         self._told = False
         self._told_ages: dict[str, str] = {}
         self._timer: Timer | None = None
+        self.on_revoked: Callable[[Revoked], None] | None = None
+        """Called with changed revocation lists."""
         self._publish()
 
     def context(self) -> ssl.SSLContext:
@@ -203,6 +216,8 @@ class WatchedContext(Handler):
         self._publish()
         self._metrics.reloaded(self._use.role, "success")
         logger.info("certificates reloaded for new handshakes role=%s %s", self._use.role, fresh.told())
+        if fresh.revoked is not None and self.on_revoked is not None:
+            self.on_revoked(fresh.revoked)
 
     def _publish(self) -> None:
         for file, life in self._loaded.lives.items():
@@ -220,7 +235,7 @@ class WatchedContext(Handler):
                 until = certificate_dates.shown(life.not_after)
                 where = self._use.path_of(file)
                 fields = causes.log_fields("UMB345", causes.NEXT["UMB345"])
-                what = "CA" if file == "ca" else file
+                what = {"ca": "CA", "crl": "revocation list"}.get(file, file)
                 logger.warning(words, "UMB345", what, age, self._use.role, where, until, extra=fields)
 
 
@@ -248,7 +263,11 @@ def _load(use: CertificateUse) -> LoadedFiles:
     trusted = _last_to_end(context.get_ca_certs(binary_form=True))
     if trusted is not None:
         lives["ca"] = trusted
-    return LoadedFiles(context, digest, lives, fingerprint)
+    revoked: Revoked | None = None
+    if use.files.revoked is not None:
+        revoked = revocation.read(use.files.revoked, context.get_ca_certs(binary_form=True))
+        lives["crl"] = revoked.validity
+    return LoadedFiles(context, digest, lives, fingerprint, revoked)
 
 
 def _last_to_end(authorities: list[bytes]) -> Validity | None:
@@ -267,7 +286,7 @@ def _last_to_end(authorities: list[bytes]) -> Validity | None:
 
 def _digest(files: TlsFiles) -> bytes:
     digest = hashlib.sha256()
-    for path in (files.certificate, files.authority):
+    for path in (files.certificate, files.authority, files.revoked):
         if path is not None:
             try:
                 digest.update(path.read_bytes())

@@ -83,6 +83,10 @@ class Channel(Handler):
         self._watches_writable = True
         self.loop.replace(self.descriptor, self)
 
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, verified; None without one."""
+        return None
+
     def peer(self) -> str:
         try:
             name = self.sock.getpeername()

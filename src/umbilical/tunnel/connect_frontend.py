@@ -355,6 +355,9 @@ class ConnectClient(SocketEnd):
         else:
             self._core.lingering.take(channel)
 
+    def peer_certificate(self) -> bytes | None:
+        return self._channel.peer_certificate()
+
     def on_lost(self, reason: str) -> None:
         if self.tunnel is None:
             self._core.client_failed(self._channel.peer(), reason)

@@ -18,6 +18,7 @@ from umbilical.tunnel.listening import PassedListener, SocketListener
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.ports import ServerPorts
+from umbilical.tunnel.revocation import REVOKED, Revoked
 from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings
 from umbilical.tunnel.siblings import Siblings
@@ -152,8 +153,10 @@ class Server:
     def _start_serving(self, agents: SocketListener, clients: SocketListener) -> None:
         self._agents = agents
         self._frontend = clients
+        self._agent_certificates.on_revoked = self._cut_agents
         self._agent_certificates.start()
         if self._frontend_certificates is not None:
+            self._frontend_certificates.on_revoked = self._cut_clients
             self._frontend_certificates.start()
 
     def agent_port(self) -> int:
@@ -199,6 +202,19 @@ class Server:
         for watched in (self._agent_certificates, self._frontend_certificates):
             if watched is not None:
                 watched.look()
+
+    def _cut_agents(self, revoked: Revoked) -> None:
+        for transport in list(self.core.transports):
+            if isinstance(transport, AgentTransport) and _covers(revoked, transport.channel.peer_certificate()):
+                transport.lose(REVOKED)
+
+    def _cut_clients(self, revoked: Revoked) -> None:
+        for transport in self._grpc_clients():
+            if _covers(revoked, transport.channel.peer_certificate()):
+                transport.lose(REVOKED)
+        for client in list(self.core.clients):
+            if _covers(revoked, client.peer_certificate()):
+                client.on_lost(REVOKED)
 
     def is_ready(self) -> bool:
         return not self.stopping and self.core.is_ready()
@@ -285,3 +301,7 @@ class Server:
             self._reaper.stop()
         if isinstance(self._admission, TokenAdmission):
             self._admission.close()
+
+
+def _covers(revoked: Revoked, certificate: bytes | None) -> bool:
+    return certificate is not None and revoked.covers(certificate)

@@ -61,6 +61,9 @@ class FrontendClient(Protocol):
 
     tunnel: Tunnel | None
 
+    def peer_certificate(self) -> bytes | None:
+        """In DER; None without one."""
+
     def on_lost(self, reason: str) -> None:
         """Close it."""
 

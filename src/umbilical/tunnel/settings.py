@@ -40,6 +40,8 @@ class TlsFiles(Record):
     key: Path | None = None
     authority: Path | None = None
     """CA of the peers; on a listener None means that no client certificate is requested."""
+    revoked: Path | None = None
+    """Revocation lists of the CAs, for the peers of a listener."""
 
 
 class UnixFrontend(Record):
@@ -200,6 +202,10 @@ SERVER: Final[Table] = (
             help="Private key of the server certificate for agents."),
     Setting("agent_tls.authority", Value.FILE, "--agent-ca", upstream="cluster-ca-cert",
             help="CA of agents' certificates; without it agents need no certificate."),
+    Setting("frontend.tls.revoked", Value.FILE, "--crl",
+            help="Revocation lists (PEM) of the CAs of client certificates, followed; revoked clients are cut."),
+    Setting("agent_tls.revoked", Value.FILE, "--agent-crl",
+            help="Revocation lists (PEM) of the CAs of agents' certificates, followed; revoked agents are cut."),
     Setting("mode", Value.TEXT, "--mode", "grpc", upstream="mode", choices=("grpc", "http-connect"),
             help="Protocol of clients: grpc or http-connect.", why=UPSTREAM),
     Setting("frontend.address", Value.PLACE, "--listen", required=True,

@@ -46,6 +46,8 @@ def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -
     if files.authority is not None:
         _load_authority(context, files.authority, what)
         context.verify_mode = ssl.CERT_REQUIRED
+        if files.revoked is not None:
+            _check_lists(context, files.revoked)
     context.set_alpn_protocols([alpn])
     return context
 
@@ -117,6 +119,32 @@ def _load_authority(context: ssl.SSLContext, path: Path, what: str) -> None:
             "the file contains no PEM certificate",
             f"check the file: openssl x509 -text -noout -in {path}",
         )
+
+
+def read_lists(path: Path) -> str:
+    """Return the text of a file with revocation lists. Raises StartupError if it contains anything else."""
+    text = _read(path, "load the certificate revocation lists")
+    why = ""
+    if "BEGIN CERTIFICATE" in text:
+        why = "the file contains a certificate, which OpenSSL would trust as a CA"
+    elif "BEGIN X509 CRL" not in text:
+        why = "the file contains no list in PEM"
+    if why:
+        remedy = f"look at it: openssl crl -text -noout -in {path}"
+        raise StartupError("UMB026", f"cannot use the certificate revocation lists in {path}", why, remedy)
+    return text
+
+
+def _check_lists(context: ssl.SSLContext, path: Path) -> None:
+    """Refuse peers whose certificates are revoked. `cadata` takes no lists, so OpenSSL reads the file itself."""
+    read_lists(path)
+    try:
+        context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, ValueError) as error:
+        what = f"cannot use the certificate revocation lists in {path}"
+        remedy = f"look at it: openssl crl -text -noout -in {path}"
+        raise StartupError("UMB026", what, _reason(error), remedy) from error
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _read(path: Path, purpose: str) -> str:

@@ -83,6 +83,9 @@ class TlsChannel(Channel):
             self._peer = super().peer()  # kept: the end of a connection is reported after it was closed
         return self._peer
 
+    def peer_certificate(self) -> bytes | None:
+        return None if self._shaking_hands else self.tls.getpeercert(True)
+
     def pause_host(self) -> None:
         self.handshakes.pause_host(self)
 

@@ -30,6 +30,7 @@ from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificate
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
+from umbilical.tunnel import revocation
 
 BACKENDS = ("cryptography", "openssl")
 
@@ -354,3 +355,17 @@ def test_the_signer_is_the_directorys_own_or_a_given_one(tmp_path: Path) -> None
         signer_pair(options(None, None))
     with pytest.raises(PkiError, match="UMB152"):
         signer_pair(options(None, tmp_path / "none"))
+
+
+def test_openssl_writes_a_revocation_list_by_the_commands_of_the_docs(pki: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "pki"
+    pki("init", "--dir", folder, "--address", "127.0.0.1")
+    pki("issue", "--dir", folder, "--kind", "agent", "--name", "edge-7")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "pki.md").read_text()
+    commands = page.partition("## Revoking a certificate")[2].split("```")[1]
+    subprocess.run(["bash", "-euc", commands], cwd=folder, check=True, capture_output=True, timeout=60)
+    authority = ssl.PEM_cert_to_DER_cert((folder / "ca.crt").read_text())
+    found = revocation.read(folder / "ca.crl", [authority])
+    revoked, kept = (ssl.PEM_cert_to_DER_cert((folder / name).read_text()) for name in ("edge-7.crt", "agent.crt"))
+    assert found.covers(revoked)
+    assert not found.covers(kept)
