@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.architecture.rooms import PACKAGE, Module, modules
 
-MOST_MODULES: Final = 610
+MOST_MODULES: Final = 630
 SMALL_LINES: Final = 40
 OWN_MODULE: Final = "a module of its own"
 """Text in the docstring of a small module with one importer, followed by the reason."""

@@ -86,7 +86,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem, pem))
     assert found.agent_tls == TlsFiles(pem, pem, pem, pem)
     assert found.agent_listen == ListenAddress("10.0.0.1", 9001)
-    assert (found.health_listen.port, found.admin_listen.port) == (9002, 9003)
+    assert (found.health_listen, found.admin_listen) == (ListenAddress("", 9002), ListenAddress("", 9003))
     assert (found.mode, found.strategies, found.server_count) == (FrontendMode.HTTP_CONNECT, ("destHost", "default"), 3)
     assert (found.dial_timeout_seconds, found.graceful_shutdown_seconds) == (0.0, 60.0)
     assert found.agent_keepalive == Keepalive(60.0, 5.0)

@@ -28,6 +28,7 @@ ENGINES = {
 }
 WITHOUT_ROW = {
     "token_identity": "follows from the token settings",
+    "admin_tls.authority": "readers of the status show a token, not a certificate",
     "listener.ipv6_if_there": "says whether --listen was given",
     "default_connect_port": "HyperShift's port, a constant of its program",
     "limits.tunnel_buffer_bytes": "the memory of a tunnel: measured, not for users",

@@ -198,7 +198,7 @@ def test_agent_hello_without_a_token_has_no_authorization() -> None:
 
 def test_an_upstream_agent_does_not_understand_pause() -> None:
     hello = metadata.agent_hello([(b"agentid", b"a1"), (b"user-agent", b"grpc-go/1.83.0")])
-    assert hello == metadata.AgentHello("a1", AgentIdentifiers(), (), False)
+    assert hello == metadata.AgentHello("a1", AgentIdentifiers(), (), False, program="grpc-go/1.83.0")
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,16 @@ def frontend_of(settings: ServerSettings) -> Frontend:
     return Frontend(settings.mode.value, unix_path=settings.frontend.path)
 
 
-async def get(address: ListenAddress, path: str) -> tuple[int, str]:
-    """Status and body; (0, "") when nobody listens."""
+async def get(address: ListenAddress | UnixFrontend, path: str, host: str = "x", more: str = "") -> tuple[int, str]:
+    """Status and body; (0, "") when nobody listens. `more` are further header lines."""
     try:
-        reader, writer = await asyncio.open_connection(address.host, address.port)
+        if isinstance(address, UnixFrontend):
+            reader, writer = await asyncio.open_unix_connection(address.path)
+        else:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
     except OSError:
         return 0, ""
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     return int(head.split(b" ")[1]), body.decode()

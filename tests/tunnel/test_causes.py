@@ -405,6 +405,12 @@ class CountingClient:
     def byte_counts(self) -> tuple[int, int]:
         return 5, 9
 
+    def identity(self) -> str:
+        return "CN=web"
+
+    def waiting(self) -> tuple[int, bool]:
+        return 0, False
+
 
 def _tunnel(asked_at: float) -> Tunnel:
     return Tunnel(cast(TunnelClient, CountingClient()), 7, "web:443", asked_at)
@@ -418,7 +424,10 @@ def test_a_tunnel_is_reported_once(caplog: Logged) -> None:
     agent_notices.report_tunnel(tunnel, 12.5, "client closed")
     agent_notices.report_tunnel(tunnel, 13.0, "agent lost")
     (line,) = caplog.messages
-    assert line == 'tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"'
+    assert (
+        line
+        == 'tunnel dial=7 connection=3 client="CN=web" agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"'
+    )
 
 
 def test_a_dial_without_an_agent_is_reported_without_one(caplog: Logged) -> None:

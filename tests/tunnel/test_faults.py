@@ -82,6 +82,12 @@ class BrokenEnd:
     def byte_counts(self) -> tuple[int, int]:
         return 0, 0
 
+    def identity(self) -> str:
+        return "CN=a client"
+
+    def waiting(self) -> tuple[int, bool]:
+        return 0, False
+
     def on_crash(self, error: Exception) -> None:
         self.crashes.append(str(error))
         if self._end is not None:
@@ -360,7 +366,7 @@ def test_a_dial_that_raises_is_answered_and_its_link_lives(stage: Stage) -> None
         server.frontend.open("web.example:443")
     assert_echoes(tunnel)
     assert counted(stage) == {faults.COMMAND: 1}
-    stage.eventually(lambda: agent.agent._context.dialer.under_way() == 0)
+    stage.eventually(lambda: agent.agent.context.dialer.under_way() == 0)
 
 
 class BrokenCounter:

@@ -177,7 +177,9 @@ async def test_a_second_signal_ends_the_agent_at_once(stage: Stage, second: sign
     assert await aside(lambda: tunnel.receive(1)) == b""
 
 
-def _fails_cleanly(start: Coroutine[Any, Any, int], *listens: ListenAddress, taken: ListenAddress) -> None:
+def _fails_cleanly(
+    start: Coroutine[Any, Any, int], *listens: ListenAddress | UnixFrontend, taken: ListenAddress
+) -> None:
     async def script() -> None:
         with pytest.raises(StartupError) as caught:
             await start
@@ -212,6 +214,9 @@ class ScriptedPublisher(Scripted):
 
     async def withdraw(self) -> None:
         self.story.append("withdrawn")
+
+    def describe(self) -> list[dict[str, object]]:
+        return []
 
 
 async def test_a_server_serves_and_leaves_on_the_first_signal(tunnel_pki: TunnelPki, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where agents and clients meet: time limits, gauges that return to zero, strategies, and the line in the log."""
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -235,5 +236,6 @@ def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: Lo
     tunnel.close()
     server.wait_until_quiet()
     (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
-    assert " connection=1 agent=a-1 target=web:443 up=4 down=7 ms=" in line
+    client = f'client="uid={os.getuid()} pid={os.getpid()}"'
+    assert f" connection=1 {client} agent=a-1 target=web:443 up=4 down=7 ms=" in line
     assert line.endswith('end="endpoint closed"')

@@ -283,6 +283,9 @@ class Leases:
     async def withdraw(self) -> None:
         self.metrics.lease_delete(200, "", 0.01)
 
+    def describe(self) -> list[dict[str, object]]:
+        return []
+
 
 async def test_tokens_are_reviewed_and_leases_published_by_the_supervisor_for_all_workers(
     stage: Stage, tmp_path: Path

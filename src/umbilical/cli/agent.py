@@ -8,6 +8,7 @@ import click
 from umbilical.cli import engines
 from umbilical.cli import install as units
 from umbilical.cli.options import (
+    admin_values,
     check_readable,
     missing_option,
     native_values,
@@ -74,6 +75,7 @@ def agent_settings(options: dict[str, Any], *, may_come_later: bool = False) -> 
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
     values = native_values(AGENT, options) | {
         "servers": _servers(options),
+        **admin_values(options, may_come_later=may_come_later),
         "tls": tls_files("", options["cert"], options["key"], options["ca"], may_come_later=may_come_later),
         "destinations.denied": (*options["deny_destination"], LOCAL),
     }

@@ -130,6 +130,9 @@ class LeaseSet:
             for publisher in self._publishers:
                 tasks.create_task(publisher.run())
 
+    def describe(self) -> list[dict[str, object]]:
+        return [publisher.describe() for publisher in self._publishers]
+
     async def withdraw(self) -> None:
         await asyncio.gather(*[publisher.withdraw() for publisher in self._publishers])
 

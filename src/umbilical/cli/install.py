@@ -13,7 +13,7 @@ from umbilical.cli.drop_ins.go_values import NANOSECONDS_PER_SECOND, format_dura
 from umbilical.cli.options import SocketPath
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.tunnel.setting_rows import REPEATABLE, Setting, Table, Value
-from umbilical.tunnel.settings import ListenAddress, ServerAddress
+from umbilical.tunnel.settings import ListenAddress, ServerAddress, UnixFrontend
 
 if TYPE_CHECKING:
     from umbilical.manifests.systemd_units import ServiceUnit, UnitOption
@@ -52,7 +52,7 @@ def service_unit(
     *,
     stop_seconds: float,
     socket_path: str = "",
-    ports: Iterable[ListenAddress],
+    ports: Iterable[ListenAddress | UnixFrontend],
 ) -> "ServiceUnit":
     """Return the unit of `umbilical DAEMON run` with the options that were given."""
     from umbilical.manifests.systemd_units import ServiceUnit
@@ -65,7 +65,7 @@ def service_unit(
         options=given(context, table),
         stop_seconds=stop_seconds,
         socket_path=socket_path,
-        has_low_port=any(0 < place.port < _FIRST_FREE_PORT for place in ports),
+        has_low_port=any(isinstance(place, ListenAddress) and 0 < place.port < _FIRST_FREE_PORT for place in ports),
     )
 
 

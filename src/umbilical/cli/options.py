@@ -15,7 +15,8 @@ from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import StartupError
 from umbilical.konnectivity.metadata import MetadataRefused
 from umbilical.tunnel.setting_rows import REPEATABLE, Setting, Table, Value
-from umbilical.tunnel.settings import ListenAddress, ServerAddress, TlsFiles
+from umbilical.tunnel.settings import ListenAddress, ServerAddress, TlsFiles, UnixFrontend
+from umbilical.tunnel.status.routes import is_local, shown_place
 
 _LAST_PORT: Final = 65535
 _UNIX: Final = "unix:"
@@ -82,6 +83,21 @@ def listen_place(text: str) -> SocketPath | ListenAddress:
     return SocketPath(Path(text[len(_UNIX) :]))
 
 
+def admin_values(options: dict[str, Any], *, may_come_later: bool) -> dict[str, Any]:
+    """Return the settings of a daemon's admin address, with its rules checked."""
+    listen, token = options["admin"], options["status_token_file"]
+    if isinstance(listen, SocketPath):
+        listen = UnixFrontend(listen.path)
+    tls = tls_files("admin-", options["admin_cert"], options["admin_key"], None, may_come_later=may_come_later)
+    if token is not None and tls.certificate is None and not is_local(listen):
+        why = f"{shown_place(listen)} is neither loopback nor a Unix socket, and a token must not travel without TLS"
+        remedy = "add --admin-cert and --admin-key, or use --admin unix:PATH"
+        raise StartupError("UMB210", "--status-token-file without TLS", why, remedy)
+    if not may_come_later:
+        check_readable(token)
+    return {"admin_listen": listen, "admin_tls": tls}
+
+
 def server_place(text: str) -> UnixServer | TcpServer:
     """Parse `unix:PATH` or `HOST:PORT` of a server to connect to."""
     place = listen_place(text)
@@ -128,7 +144,7 @@ def settings_options(table: Table) -> Callable[[Command], Command]:
 def _option(row: Setting) -> Callable[[Command], Command]:
     if row.kind is Value.SWITCH:
         return click.option(row.native, is_flag=True, help=row.help)
-    kind, metavar = _TYPES[row.kind]
+    kind, metavar = _TYPES[Value.PLACE if row.may_be_unix else row.kind]
     many = row.kind in REPEATABLE
     # For click, no default and a default of None are different.
     has_default = (row.kind in _TEXTS and not row.choices) or (row.default and not many)

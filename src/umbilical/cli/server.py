@@ -10,6 +10,7 @@ from umbilical.cli import engines
 from umbilical.cli import install as units
 from umbilical.cli.options import (
     SocketPath,
+    admin_values,
     check_readable,
     missing_option,
     native_values,
@@ -105,6 +106,8 @@ def server_settings(options: dict[str, Any], *, may_come_later: bool = False) ->
             revoked=options["agent_crl"],
             may_come_later=may_come_later,
         ),
+        **admin_values(options, may_come_later=may_come_later),
+        "expected_agents": options["expected_agents"] or 0,
         "mode": FrontendMode(options["mode"]),
         "strategies": strategies,
         "token_identity": tokens.identity if tokens is not None else "",

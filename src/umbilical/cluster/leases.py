@@ -127,6 +127,15 @@ class LeasePublisher:
         self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
         self._clock = clock or ClientClock()
         self._latest: Json | None = None
+        self._renewed_at: float | None = None
+        self._error = ""
+
+    def describe(self) -> dict[str, object]:
+        """For the server's status."""
+        renewed = None if self._renewed_at is None else round(self._clock.monotonic() - self._renewed_at, 3)
+        address = None if self._address is None else format_address(*self._address)
+        names: dict[str, object] = {"server": self._server_id, "name": self._name, "address": address}
+        return names | {"renewedAgoSeconds": renewed, "error": self._error or None}
 
     async def run(self) -> None:
         """Renew and collect until cancelled."""
@@ -182,8 +191,10 @@ class LeasePublisher:
             try:
                 body = self._renewed(base)
                 self._latest = await self._client.request("PUT", self._path(self._name), body=body)
+                self._note_renewal()
                 return True
             except ClusterError as error:
+                self._error = error.brief
                 log.info("lease %s: update failed: %s", self._name, error.brief)
                 if _status(error) == 409:
                     base, _is_new = await self._get_or_create()
@@ -197,6 +208,7 @@ class LeasePublisher:
             try:
                 return await self._get_or_create_once()
             except ClusterError as error:
+                self._error = error.brief
                 log.warning("lease %s: could not create it, retry in %.1f s: %s", self._name, pause, error.brief)
             await self._clock.sleep(pause)
             pause = min(pause * 2, CREATE_BACKOFF_CAP_SECONDS)
@@ -207,7 +219,12 @@ class LeasePublisher:
         except ApiRefused as error:
             if error.status != 404:
                 raise
-        return await self._client.request("POST", self._path(), body=self._renewed({})), True
+        created = await self._client.request("POST", self._path(), body=self._renewed({}))
+        self._note_renewal()
+        return created, True
+
+    def _note_renewal(self) -> None:
+        self._renewed_at, self._error = self._clock.monotonic(), ""
 
     def _renewed(self, base: Json) -> Json:
         """Return the lease with our fields and the current time; other fields stay."""

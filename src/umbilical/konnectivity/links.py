@@ -57,6 +57,14 @@ class TunnelClient(Protocol):
         """Bytes received from the client, and bytes for it."""
         ...
 
+    def waiting(self) -> tuple[int, bool]:
+        """Bytes that wait for the client, and whether the client's bytes wait for the agent."""
+        ...
+
+    def identity(self) -> str:
+        """Who the client is, by its certificate or its Unix socket; empty if unknown."""
+        ...
+
 
 class Tunnel:
     """A tunnel from one client to one endpoint, from its dial to its end."""

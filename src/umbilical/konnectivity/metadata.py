@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 AGENT_ID: Final = b"agentid"
 AGENT_IDENTIFIERS: Final = b"agentidentifiers"
 AUTHORIZATION: Final = b"authorization"
+USER_AGENT: Final = b"user-agent"
 SERVER_ID: Final = b"serverid"
 SERVER_COUNT: Final = b"servercount"
 UMBILICAL_PAUSE: Final = b"umbilical-pause"
@@ -25,6 +26,7 @@ _KNOWN_TYPES: Final = ("ipv4", "ipv6", "host", "cidr", "default-route")
 _GO_TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _MAX_QUERY_PARAMETERS: Final = 10_000
 """The limit of Go's net/url since 1.25, against metadata that is slow to parse."""
+_LONGEST_PROGRAM: Final = 100
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _INT64_LIMIT: Final = 1 << 63
 
@@ -55,6 +57,8 @@ class AgentHello(NamedTuple):
     authorization_values: tuple[str, ...]
     understands_pause: bool
     understands_streams: bool = False
+    program: str = ""
+    """What the agent calls itself: `umbilical-agent/0.2.0`, `grpc-go/1.80.0`."""
 
 
 class ServerHello(NamedTuple):
@@ -113,6 +117,7 @@ def agent_hello(headers: Headers) -> AgentHello:
         authorization_values=tuple(_values(headers, AUTHORIZATION)),
         understands_pause=_understands(headers, UMBILICAL_PAUSE),
         understands_streams=_understands(headers, UMBILICAL_STREAMS),
+        program="".join(_values(headers, USER_AGENT)[:1])[:_LONGEST_PROGRAM],
     )
 
 

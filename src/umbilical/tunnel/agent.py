@@ -22,7 +22,7 @@ from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, ServerSource, ServerTarget, TargetBook
-from umbilical.tunnel.settings import AgentSettings, ServerAddress
+from umbilical.tunnel.settings import AgentSettings, ListenAddress, ServerAddress
 from umbilical.tunnel.tls_channel import TlsChannel
 
 logger = logging.getLogger(__name__)
@@ -49,14 +49,16 @@ class Agent(LinkKeeper):
         self._loop: Final = loop
         self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
         limits = settings.limits
-        own_ports = frozenset((settings.health_listen.port, settings.admin_listen.port))
+        listened = (settings.health_listen, settings.admin_listen)
+        own_ports = frozenset(place.port for place in listened if isinstance(place, ListenAddress))
         gate = DestinationGate(settings.destinations, own_ports)
         self._gate: Final = gate
         dialer = EndpointDialer(
             loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds, gate
         )
         self._dialer: Final = dialer
-        self._context: Final = EndpointContext(loop, dialer, limits, self.metrics, WindowBudget.of(limits))
+        self.context: Final = EndpointContext(loop, dialer, limits, self.metrics, WindowBudget.of(limits))
+        self.context.recent.start()
         self._book: Final = TargetBook(
             settings.servers, settings.sync_interval_seconds, settings.sync_interval_cap_seconds
         )
@@ -73,14 +75,13 @@ class Agent(LinkKeeper):
         return bool(self._links)
 
     def gauges(self) -> AgentGauges:
-        links = [*self._links.values(), *self._leaving]
         return AgentGauges(
             open_server_connections=len(self._links),
             known_server_count=self.server_count(),
-            open_endpoint_connections=sum(link.session.open_count() for link in links),
+            open_endpoint_connections=sum(link.session.open_count() for link in self.links()),
             faults=self._loop.faults.counts,
-            window_granted_bytes=self._context.window_budget.granted_bytes,
-            window_budget_bytes=self._context.window_budget.total_bytes,
+            window_granted_bytes=self.context.window_budget.granted_bytes,
+            window_budget_bytes=self.context.window_budget.total_bytes,
             denied_destinations=self._gate.denied,
         )
 
@@ -93,6 +94,19 @@ class Agent(LinkKeeper):
             return max(counted, self._announced_count)
         return max(counted, 1)
 
+    def links(self) -> list[ServerLink]:
+        """Those that serve, then those to servers that are being left."""
+        return [*self._links.values(), *self._leaving]
+
+    def sources(self) -> list[ServerSource]:
+        return self._book.sources()
+
+    def watched_certificates(self) -> certificates.WatchedContext:
+        return self._certificates
+
+    def is_leaving(self, link: ServerLink) -> bool:
+        return link in self._leaving
+
     def reload(self) -> None:
         """Look at certificates and destination rules now, for new handshakes and dials."""
         self._certificates.look()
@@ -104,7 +118,7 @@ class Agent(LinkKeeper):
 
     def is_idle(self) -> bool:
         """There is neither a tunnel nor a dial on any link."""
-        return all(link.is_idle() for link in [*self._links.values(), *self._leaving])
+        return all(link.is_idle() for link in self.links())
 
     def leases_changed(self) -> None:
         """The set of leases has changed."""
@@ -203,10 +217,9 @@ class Agent(LinkKeeper):
 
     def _tell_unresolved(self, source: ServerSource, reason: str) -> None:
         is_news = reason != source.told_reason
-        source.told_reason = reason
-        self._tell_failed(
-            outbound.display(source.server.host, source.server.port), causes.of_failed_connect(reason), is_news
-        )
+        cause = causes.of_failed_connect(reason)
+        source.told_reason, source.told_code = reason, cause.code
+        self._tell_failed(outbound.display(source.server.host, source.server.port), cause, is_news)
 
     async def _try(self, target: ServerTarget) -> None:
         """Make one attempt and report its failure."""
@@ -218,6 +231,7 @@ class Agent(LinkKeeper):
             is_news = cause.text != target.told_reason
             if is_news:  # `explain` opens a connection: once is enough
                 target.told_reason = cause.text
+                target.told_code = cause.code
                 target.explanation = await explain(self.settings, target.server, target.address, cause.code)
             if target.explanation:
                 cause = causes.FailureCause(cause.code, cause.text.removesuffix(".") + target.explanation)
@@ -252,6 +266,7 @@ class Agent(LinkKeeper):
             target.found_again(held, random.random(), is_alone=self._book.is_alone(target))
             return
         target.found(link, random.random())
+        link.since = self._loop.now
         self._links[hello.server_id] = link
         self._announced_count = max(hello.server_count, 1)  # 0 would keep the agent away for ever
         link.keep_alive(self.settings.keepalive)
@@ -273,7 +288,7 @@ class Agent(LinkKeeper):
         except OSError as error:
             raise ConnectFailed(f"TCP: {error.strerror or error}") from error
         channel = TlsChannel(self._loop, sock, self._certificates.context(), host)
-        link = ServerLink(channel, headers, outbound.display(host, port), self, self._context)
+        link = ServerLink(channel, headers, outbound.display(host, port), self, self.context)
         hello = asyncio.get_running_loop().create_future()
         self._hellos[link] = hello
         link.start()
@@ -374,5 +389,6 @@ class Agent(LinkKeeper):
 
     def close(self) -> None:
         self._certificates.stop()
-        for link in [*self._links.values(), *self._leaving, *self._hellos]:
+        self.context.recent.stop()
+        for link in [*self.links(), *self._hellos]:
             link.lose("agent is leaving")

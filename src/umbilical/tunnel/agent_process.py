@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from umbilical.konnectivity import dial_failure
-from umbilical.tunnel import faults
+from umbilical.tunnel import certificates, faults
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
 from umbilical.tunnel.daemon import StopRequests, end_task, reload_on_hangup
@@ -25,7 +25,9 @@ from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.service_manager import ServiceManager
-from umbilical.tunnel.settings import AgentSettings
+from umbilical.tunnel.settings import AgentSettings, TlsPolicy
+from umbilical.tunnel.status.agent_status import AgentStatus
+from umbilical.tunnel.status.routes import StatusAccess, StatusRoutes
 
 THREADS: Final = 32
 """A DNS server that does not answer blocks a thread for up to 30 s. Dials to IP addresses need no thread."""
@@ -122,10 +124,14 @@ async def run_agent(
         stack.callback(resolver.close)
         agent = Agent(settings, data_plane_of_running_loop(), resolver)
         stack.callback(agent.close)
-        health = AgentHealthRoutes(agent.is_ready, lambda: agent.metrics.render(agent.gauges()))
+        tls = certificates.admin(settings.admin_tls, TlsPolicy(), agent.context.loop, agent.metrics.certificates)
+        status = AgentStatus(agent, tls)
+        health = AgentHealthRoutes(agent.is_ready, lambda: agent.metrics.render(agent.gauges(), status.state().word))
         listener = await open_http(stack, settings.health_listen, health, "health")
         admin = AgentAdminRoutes(listener.port, profiling=settings.enable_profiling)
-        await open_http(stack, settings.admin_listen, admin, "admin")
+        await open_http(
+            stack, settings.admin_listen, StatusRoutes(admin, status, StatusAccess.of(settings)), "admin", tls
+        )
         if count is not None:
             agent.counter = count(agent.metrics, agent.leases_changed)
             counting = loop.create_task(agent.counter.run())

@@ -16,6 +16,10 @@ class AgentStream:
         self.stream: Final = stream
         self.link: Final = link
         self.shared_credit: Final = SharedCredit(transport, stream)
+        self.peer = ""
+        self.program = ""
+        """Of the agent, as it calls itself."""
+        self.since = 0.0
         self._waiting_on: object | None = None
         """The first thing in the queue when the stream was last checked."""
         self._waiting_since = 0.0

@@ -256,6 +256,7 @@ class AgentTransport(Transport):
         self._asked.discard(stream.stream_id)
         self._doubt()
         cause = causes.FailureCause(code, text)
+        self._core.recent.peer_refused(self._peer, code, text)
         more = self._core.host_more(cause.code, self._peer)
         if more is not None:
             logger.warning("%s agent refused peer=%s: %s%s", cause.code, self._peer, text, more, extra=cause.fields)
@@ -287,6 +288,7 @@ class AgentTransport(Transport):
         self._has_own_streams = self._has_own_streams or link.has_own_streams
         stream.served = True
         agent = AgentStream(self, stream, link)
+        agent.peer, agent.program, agent.since = self._peer, hello.program, self.loop.now
         self._asked.discard(stream.stream_id)
         core.first_calls.discard(self)
         if self._watch is None:
@@ -348,6 +350,7 @@ class AgentTransport(Transport):
 
     def _report_failure(self, reason: str) -> None:
         cause = causes.of_failed_handshake(reason)
+        self._core.recent.peer_refused(self._peer, cause.code, reason)
         more = self._core.host_more(cause.code, self._peer)
         if more is not None:
             text = "%s agent connection failed peer=%s: %s%s"

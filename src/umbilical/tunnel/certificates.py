@@ -21,7 +21,7 @@ from umbilical.tunnel.certificate_dates import Validity
 from umbilical.tunnel.loop import Handler, Loop, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.revocation import Revoked
-from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles
+from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles, TlsPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,16 @@ def frontend(settings: ServerSettings, alpn: str, loop: Loop, metrics: Certifica
     files = settings.frontend.tls
     build = partial(tls.listener_context, files, settings.tls_policy, alpn, "frontend")
     return WatchedContext(loop, CertificateUse("frontend", "UMB343", files, build), metrics)
+
+
+def admin(
+    files: TlsFiles, policy: TlsPolicy, loop: "TimerLoop", metrics: CertificateMetrics
+) -> "WatchedContext | None":
+    """None without a certificate: the admin port then speaks plain HTTP, as upstream's."""
+    if files.certificate is None:
+        return None
+    build = partial(tls.listener_context, files, policy, "http/1.1", "admin")
+    return WatchedContext(loop, CertificateUse("admin", "UMB343", files, build), metrics)
 
 
 def agent(settings: AgentSettings, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext":
@@ -142,6 +152,17 @@ class WatchedContext(Handler):
         if self._loop.now - self._looked_at >= LOOK_SECONDS:
             self.look()
         return self._loaded.context
+
+    @property
+    def role(self) -> str:
+        return self._use.role
+
+    def lives(self) -> dict[str, Validity]:
+        """Of what is in use, by `certificate` and `ca`."""
+        return self._loaded.lives
+
+    def path_of(self, part: str) -> Path | None:
+        return self._use.path_of(part)
 
     def start(self) -> None:
         """Check the files regularly from now on."""

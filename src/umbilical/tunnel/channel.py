@@ -23,6 +23,8 @@ UNSENT_BYTES: Final = 128 * 1024
 """What may wait in the kernel, on a long way, behind what is under way: small requests wait behind it."""
 NOTSENT_LOWAT: Final = 25
 """TCP_NOTSENT_LOWAT of Linux, which the socket module of Python 3.11 does not name."""
+_CREDENTIALS: Final = struct.Struct("iII")
+"""struct ucred: pid, uid, gid."""
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """struct linger: on, for zero seconds."""
 
@@ -65,6 +67,7 @@ class Channel(Handler):
         """The peer does not receive either. A TCP peer that closed shows this only when something is sent to it."""
         self.closed = False
         self.error = ""
+        self._credentials = b""
         self._asks_room = False
         self._watches_writable = False
         self._sending_ended = False
@@ -96,6 +99,20 @@ class Channel(Handler):
             return "unix"
         host = str(name[0]).removeprefix("::ffff:")  # IPv4, to a listener for both
         return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
+
+    def note_credentials(self) -> None:
+        """Remember which process is at the other end of the Unix socket; read later, it may be gone."""
+        try:
+            self._credentials = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            pass  # it is gone already
+
+    def identity(self) -> str:
+        """Who is at the other end: `uid=0 pid=4211`; empty if unknown."""
+        if not self._credentials:
+            return ""
+        pid, uid, _ = _CREDENTIALS.unpack(self._credentials)
+        return f"uid={uid} pid={pid}"
 
     def on_events(self, mask: int) -> None:
         if mask == IN:

@@ -52,6 +52,9 @@ class ConnectClient(SocketEnd):
     def byte_counts(self) -> tuple[int, int]:
         return self.bytes_read(), self.bytes_delivered
 
+    def identity(self) -> str:
+        return self._channel.identity()
+
     def start(self) -> None:
         self._core.clients.add(self)
         self._heads.add(self)
@@ -103,7 +106,7 @@ class ConnectClient(SocketEnd):
         if not isinstance(channel, TlsChannel):
             return ""
         channel.handshakes.admit(channel)
-        return self._core.refuse_client(channel.tls, channel.peer())
+        return self._core.refuse_client(channel)
 
     def _refuse_method(self, request: http1.Http1Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())

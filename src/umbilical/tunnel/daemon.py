@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -23,14 +24,19 @@ async def end_task(task: "asyncio.Task[Any]") -> None:
 
 
 async def open_streams(
-    sock: socket.socket, limit: int, peername: Any = None
+    sock: socket.socket, limit: int, peername: Any = None, tls: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Give asyncio a socket that was accepted. Raises OSError, with the socket closed."""
+    """Give asyncio a socket that was accepted; with `tls` the handshake follows. Raises OSError, with the socket
+    closed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport: asyncio.Transport
     try:
-        transport = await open_transport(sock, protocol, peername)
+        if tls is None:
+            transport = await open_transport(sock, protocol, peername)
+        else:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls)
     except BaseException:
         sock.close()
         raise

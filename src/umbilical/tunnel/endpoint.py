@@ -18,6 +18,7 @@ from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.payload import Inlet
+from umbilical.tunnel.recent import RecentTroubles
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import Transport
@@ -46,6 +47,7 @@ class EndpointContext:
         self.limits: Final = limits
         self.metrics: Final = metrics
         self.window_budget: Final = budget
+        self.recent: Final = RecentTroubles(loop, metrics.dial_seconds)
         self.lingering: Final = LingeringChannels(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
@@ -141,8 +143,12 @@ class EndpointDial(DialOwner):
             channel.on_events(mask)
 
     def dial_failed(self, text: str) -> None:
-        self._link.endpoint_refused(self._record, text)
-        report(self._record, self._link, text, endpoint_failure_code(text))
+        context, record = self._context, self._record
+        code, seconds = endpoint_failure_code(text), context.loop.now - record.asked_at
+        if not self._link.is_sibling:
+            context.recent.dial_failed(record.address, self._link.server_id(), "", code, text, seconds)
+        self._link.endpoint_refused(record, text)
+        report(record, self._link, text, code)
 
 
 class Endpoint(SocketEnd):

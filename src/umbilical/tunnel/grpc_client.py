@@ -57,6 +57,12 @@ class GrpcClient(TunnelEnd):
     def byte_counts(self) -> tuple[int, int]:
         return self.bytes_from_client, self.bytes_to_client
 
+    def waiting(self) -> tuple[int, bool]:
+        return len(self._down), self.reading == PAUSED or bool(self._up)
+
+    def identity(self) -> str:
+        return self._transport.channel.identity()
+
     def accepts_packets(self) -> bool:
         return True
 

@@ -160,7 +160,7 @@ class GrpcTransport(Transport):
         channel = self.channel
         if not isinstance(channel, TlsChannel):
             return ""
-        refusal = self._core.refuse_client(channel.tls, channel.peer())
+        refusal = self._core.refuse_client(channel)
         if not refusal:
             self._core.first_calls.discard(self)
             channel.handshakes.admit(channel)

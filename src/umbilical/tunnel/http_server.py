@@ -17,8 +17,10 @@ from urllib.parse import quote, unquote, urlsplit
 from umbilical.fault import StartupError
 from umbilical.record import Record
 from umbilical.tunnel import descriptors
+from umbilical.tunnel.certificates import WatchedContext
 from umbilical.tunnel.daemon import open_streams, own_task
-from umbilical.tunnel.settings import ListenAddress
+from umbilical.tunnel.listening import listen_unix
+from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 
@@ -57,6 +59,8 @@ class HttpRequest(Record):
     query: str = ""
     host: str = ""
     """The Host header."""
+    authorization: str = ""
+    """The header of this name; it may hold a secret."""
 
 
 class HttpResponse(Record):
@@ -73,21 +77,31 @@ class HttpRoutes(Protocol):
 class HttpListener:
     """One listening port and the connections on it."""
 
-    def __init__(self, address: ListenAddress, routes: HttpRoutes, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        address: ListenAddress | UnixFrontend,
+        routes: HttpRoutes,
+        max_connections: int = MAX_CONNECTIONS,
+        tls: WatchedContext | None = None,
+    ) -> None:
         self._address = address
         self._routes = routes
         self._max_connections = max_connections
+        self._tls = tls
         self._connections: dict[asyncio.Task[None], _Connection | None] = {}
         """None until it has streams."""
         self._listening: socket.socket | None = None
-        self.port = address.port
-        """After `start` the real port, also where port 0 was requested."""
+        self.port = 0
+        """After `start` the real port, also where port 0 was requested; 0 of a Unix socket."""
 
     async def start(self) -> None:
-        """Bind and listen. Raises OSError if that fails."""
-        listening = self._listening = await _bind(self._address)
+        """Bind and listen. Raises OSError if that fails, or StartupError for a Unix socket."""
+        if isinstance(self._address, UnixFrontend):
+            listening = self._listening = listen_unix(self._address)
+        else:
+            listening = self._listening = await _bind(self._address)
+            self.port = listening.getsockname()[1]
         listening.setblocking(False)
-        self.port = listening.getsockname()[1]
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def stop(self) -> None:
@@ -97,6 +111,8 @@ class HttpListener:
             return
         asyncio.get_running_loop().remove_reader(listening)
         listening.close()
+        if isinstance(self._address, UnixFrontend):
+            self._address.path.unlink(missing_ok=True)
         while tasks := list(self._connections):
             for task in tasks:
                 task.cancel()
@@ -138,8 +154,10 @@ class HttpListener:
         task = asyncio.current_task()
         assert task is not None
         try:
-            reader, writer = await open_streams(sock, READ_BYTES)
-        except OSError:
+            async with asyncio.timeout(HEAD_SECONDS):
+                context = None if self._tls is None else self._tls.context()
+                reader, writer = await open_streams(sock, READ_BYTES, tls=context)
+        except (asyncio.CancelledError, OSError):
             return
         connection = self._connections[task] = _Connection(reader, writer, self._routes)
         try:
@@ -164,12 +182,19 @@ class HttpListener:
         return False
 
 
-async def open_http(stack: AsyncExitStack, address: ListenAddress, routes: HttpRoutes, what: str) -> HttpListener:
+async def open_http(
+    stack: AsyncExitStack,
+    address: ListenAddress | UnixFrontend,
+    routes: HttpRoutes,
+    what: str,
+    tls: WatchedContext | None = None,
+) -> HttpListener:
     """Listen, or fail to start. Upstream only logs a port that it cannot open and runs without it."""
-    listener = HttpListener(address, routes)
+    listener = HttpListener(address, routes, tls=tls)
     try:
         await listener.start()
     except OSError as error:
+        assert isinstance(address, ListenAddress)
         raise StartupError(
             "UMB023",
             f"cannot listen on {address.host or '*'}:{address.port} for {what}",
@@ -202,7 +227,7 @@ class _Connection:
             head = await self._read_head()
             if head is None:
                 return False
-            request = request_of(head.method, head.target, head.headers_host or "")
+            request = request_of(head.method, head.target, head.headers_host or "", head.authorization)
         except ProtocolViolation as violation:
             await self._write(http1.violation_reply(violation))
             return False
@@ -282,7 +307,7 @@ def _chunk_size(line: bytes) -> int | None:
     return int(digits, 16) if is_number and line.endswith(b"\r\n") else None
 
 
-def request_of(method: str, target: str, host: str) -> HttpRequest:
+def request_of(method: str, target: str, host: str, authorization: str = "") -> HttpRequest:
     """Raises ProtocolViolation: a target that is not a URL, or has control characters, also if they are encoded."""
     try:
         path, query = _split_target(target)
@@ -291,7 +316,7 @@ def request_of(method: str, target: str, host: str) -> HttpRequest:
         raise ProtocolViolation(400, f"malformed request target: {error}") from None
     if _BAD_ESCAPE.search(path) or _FORBIDDEN.search(target) or _FORBIDDEN.search(decoded):
         raise ProtocolViolation(400, f"malformed request target {target[:80]!r}")
-    return HttpRequest(method, decoded, query, host)
+    return HttpRequest(method, decoded, query, host, authorization)
 
 
 def _split_target(target: str) -> tuple[str, str]:

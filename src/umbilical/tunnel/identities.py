@@ -33,24 +33,31 @@ def proved_by(tls: ssl.SSLObject | None) -> tuple[str, ...]:
     return tuple(found)
 
 
+def short_name(proved: tuple[str, ...]) -> str:
+    """One of the identities for a log line: the common name if there is one. Quotes would end the field early."""
+    named = [one for one in proved if one.startswith("CN=")] or [*proved, ""]
+    return named[0].replace('"', "'")
+
+
 class ClientGate:
     """Decides which clients may open tunnels over TLS. Cached: thousands of connections share a certificate."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self._allowed: Final = allowed
-        self._refusals: Final[dict[bytes, str]] = {}
+        self._known: Final[dict[bytes, tuple[str, str]]] = {}
 
-    def refusal(self, tls: ssl.SSLObject | None) -> str:
-        """Return the reason of a refusal; empty if allowed."""
+    def judge(self, tls: ssl.SSLObject | None) -> tuple[str, str]:
+        """Return the client's name, and the reason of a refusal: empty if allowed."""
         der = tls.getpeercert(True) if tls is not None else None
         if der is None:
-            return ""
-        refusal = self._refusals.get(der)
-        if refusal is None:
-            if len(self._refusals) >= _MOST_REMEMBERED:
-                self._refusals.clear()
-            refusal = self._refusals[der] = client_refusal(proved_by(tls), self._allowed)
-        return refusal
+            return "", ""
+        known = self._known.get(der)
+        if known is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            proved = proved_by(tls)
+            known = self._known[der] = short_name(proved), client_refusal(proved, self._allowed)
+        return known
 
 
 class AgentGate:

@@ -33,3 +33,7 @@ class Publisher(Protocol):
 
     async def withdraw(self) -> None:
         """Delete the lease; bounded in time."""
+
+    def describe(self) -> Sequence[Mapping[str, object]]:
+        """Each lease with `server`, `name`, `address`, `renewedAgoSeconds` and `error`, as in docs/status.md."""
+        ...

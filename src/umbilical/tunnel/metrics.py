@@ -15,6 +15,7 @@ from umbilical.record import Record
 from umbilical.tunnel import descriptors
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
 from umbilical.tunnel.log_queue import LOST_LINES
+from umbilical.tunnel.status.state import STATES
 from umbilical.wire.packets import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,6 +62,12 @@ def _render_windows(out: Exposition, granted_bytes: int, budget_bytes: int) -> N
     out.single_gauge("umbilical_window_granted_bytes", text, granted_bytes)
     text = "Maximum of umbilical_window_granted_bytes; at the maximum, windows do not grow."
     out.single_gauge("umbilical_window_budget_bytes", text, budget_bytes)
+
+
+def render_state(out: Exposition, state: str) -> None:
+    if state:
+        text = "State as in /v1/status: 1 for the current one, 0 for the others."
+        out.gauge("umbilical_state", text, ("state",), {(word,): float(word == state) for word in STATES})
 
 
 class CertificateMetrics:
@@ -137,8 +144,10 @@ class ServerMetrics:
     def lease_culled(self) -> None:
         self.culled_leases += 1
 
-    def render(self, gauges: ServerGauges) -> bytes:
+    def render(self, gauges: ServerGauges, state: str = "") -> bytes:
+        """`state` is empty for a worker: the state is that of all of them."""
         out = Exposition()
+        render_state(out, state)
         self._render_gauges(out, gauges)
         self._render_dials(out)
         self._render_leases(out)
@@ -258,8 +267,9 @@ class AgentMetrics:
         """Upstream counts its watches as lists. The API server chooses the duration of a watch, so it is not kept."""
         add(self._lease_watches, (str(status), reason))
 
-    def render(self, gauges: AgentGauges) -> bytes:
+    def render(self, gauges: AgentGauges, state: str = "") -> bytes:
         out = Exposition()
+        render_state(out, state)
         # Present from the start, with 0: upstream's tests wait for the first and the last.
         text = "Current number of open server connections."
         out.single_gauge(f"{_AGENT}open_server_connections", text, gauges.open_server_connections)

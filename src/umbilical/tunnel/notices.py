@@ -121,9 +121,10 @@ def report_tunnel(tunnel: Tunnel, now: float, cause: str, code: str = "") -> Non
     up, down = tunnel.client.byte_counts()
     redials = f" redials={len(tunnel.links_before)}" if tunnel.links_before else ""
     tunnels.info(
-        'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d%s end="%s"',
+        'tunnel dial=%d connection=%d client="%s" agent=%s target=%s up=%d down=%d ms=%d%s end="%s"',
         tunnel.dial_id,
         tunnel.connection_id,
+        tunnel.client.identity() or "-",
         _agent_id(tunnel),
         tunnel.address,
         up,

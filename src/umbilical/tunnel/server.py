@@ -154,6 +154,7 @@ class Server:
         self._agents = agents
         self._frontend = clients
         self._agent_certificates.on_revoked = self._cut_agents
+        self.core.recent.start()
         self._agent_certificates.start()
         if self._frontend_certificates is not None:
             self._frontend_certificates.on_revoked = self._cut_clients
@@ -192,7 +193,9 @@ class Server:
     def _client_channel(self, sock: socket.socket) -> Channel:
         watched = self._frontend_certificates
         if watched is None:
-            return Channel(self._loop, sock)
+            plain = Channel(self._loop, sock)
+            plain.note_credentials()
+            return plain
         channel = TlsChannel(self._loop, sock, watched.context(), None)
         self._callers.add(channel)
         return channel
@@ -216,6 +219,11 @@ class Server:
             if _covers(revoked, client.peer_certificate()):
                 client.on_lost(REVOKED)
 
+    def watched_certificates(self) -> list[certificates.WatchedContext]:
+        """Those of the ports for agents and for clients."""
+        frontend = self._frontend_certificates
+        return [self._agent_certificates] if frontend is None else [self._agent_certificates, frontend]
+
     def is_ready(self) -> bool:
         return not self.stopping and self.core.is_ready()
 
@@ -223,11 +231,10 @@ class Server:
         return self.core.agent_links()
 
     def agent_count(self) -> int:
-        """Connected agents, each counted once."""
-        return len({link.agent_id for link in self.agent_links()})
+        return self.core.agent_count()
 
-    def render_metrics(self) -> bytes:
-        return self.core.metrics.render(self.core.gauges())
+    def render_metrics(self, state: str = "") -> bytes:
+        return self.core.metrics.render(self.core.gauges(), state)
 
     def stop_accepting(self) -> None:
         """Accept no new client and no new agent; the others go on."""
@@ -280,6 +287,7 @@ class Server:
     def close(self) -> None:
         """Send GOAWAY and close everything; agents first, so that clients learn how their tunnels ended."""
         self.stop_accepting()
+        self.core.recent.stop()
         self._agent_certificates.stop()
         if self._frontend_certificates is not None:
             self._frontend_certificates.stop()

@@ -5,7 +5,6 @@ It has no sockets; transports and clients have.
 
 import logging
 import random
-import ssl
 from typing import Final, Protocol
 
 from umbilical.konnectivity.commands import (
@@ -32,8 +31,10 @@ from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
 from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle
+from umbilical.tunnel.recent import RecentTroubles
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
@@ -77,6 +78,7 @@ class ServerCore(Handler):
         self.settings: Final = settings
         self.metrics: Final = ServerMetrics()
         self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies))
+        self.recent: Final = RecentTroubles(loop, self.metrics.dial_seconds)
         self.window_budget: Final = WindowBudget.of(settings.limits)
         self.lingering: Final = LingeringChannels(loop)
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
@@ -104,9 +106,10 @@ class ServerCore(Handler):
         """The end of a log line about a host that may fail again and again; None: log nothing now."""
         return self.throttle.more(f"{kind} {peer.rpartition(':')[0]}", self.loop.now)
 
-    def refuse_client(self, tls: ssl.SSLObject, peer: str) -> str:
-        """Why this client gets no tunnels; empty if it does."""
-        refusal = self.client_gate.refusal(tls)
+    def refuse_client(self, channel: TlsChannel) -> str:
+        """Why this client gets no tunnels; empty if it does. The channel learns the name in its certificate."""
+        channel.proved, refusal = self.client_gate.judge(channel.tls)
+        peer = channel.peer()
         more = self.host_more("UMB414", peer) if refusal else None
         if more is not None:
             cause = causes.FailureCause("UMB414", refusal)
@@ -129,6 +132,10 @@ class ServerCore(Handler):
 
     def agent_links(self) -> list[AgentLink]:
         return [link for link in self.links() if not link.is_sibling]
+
+    def agent_count(self) -> int:
+        """Connected agents, each counted once."""
+        return len({link.agent_id for link in self.agent_links()})
 
     def agent_of(self, tunnel: Tunnel) -> AgentStream:
         """The agent that answered the tunnel's dial."""
@@ -179,6 +186,8 @@ class ServerCore(Handler):
             logger.info("agent closed a second connection agent=%s: %s", link.agent_id, reason)
             return
         cause = causes.of_gone_agent(reason)
+        if not link.slots or len(link.slots[0].links) == 1:  # else it is connected once more
+            self.recent.agent_lost(link.agent_id, cause.code, reason, len(self.agents) + 1)
         logger.warning(
             "%s agent gone agent=%s tunnels=%d agents=%d: %s",
             cause.code,
@@ -294,10 +303,12 @@ class ServerCore(Handler):
         if not tunnel.may_relay:
             tunnel.client.refused(failure)  # the worker that asked for it logs it
             return
-        notices.report_tunnel(tunnel, self.loop.now, text, code)
+        now, agent = self.loop.now, tunnel.link.agent_id if tunnel.link is not None else ""
+        notices.report_tunnel(tunnel, now, text, code)
+        client, seconds = tunnel.client.identity(), now - tunnel.asked_at
+        self.recent.dial_failed(tunnel.address, client, agent, code or failure.reason.value, text, seconds)
         if code:
-            agent = tunnel.link.agent_id if tunnel.link is not None else "-"
-            self._notices.refused(code, tunnel.address, agent, text, self.loop.now)
+            self._notices.refused(code, tunnel.address, agent or "-", text, now)
         tunnel.client.refused(failure)
 
     def _close(self, command: CloseTunnel) -> None:

@@ -6,6 +6,7 @@ handshake -> hello -> serving -> over          A GOAWAY sets `leaving`: tunnels 
 import logging
 from typing import Final
 
+from umbilical import __version__
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.agent_session import AgentSession
 from umbilical.konnectivity.commands import (
@@ -39,6 +40,7 @@ from umbilical.wire.packet_data import read_packets
 logger = logging.getLogger(__name__)
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
+_PROGRAM: Final = f"umbilical-agent/{__version__}".encode()
 NUMBERS_RESERVED: Final = 100_000
 """Stream IDs left when a successor is connected: more than are used while it connects."""
 _ENDED: Final = ("server ended the stream", "protocol violation by the server", "duplicate: ", "given up")
@@ -66,6 +68,8 @@ class ServerLink(EndpointLink):
         self.rounds = RoundTrips(context.loop, self.connection, context.window_budget)
         self.hello: metadata.ServerHello | None = None
         self.leaving = False
+        self.since = 0.0
+        """When it began to serve."""
         self.session: Final = AgentSession()
         self._connections: Final = self.session.connections
         self._received: Final = context.metrics.to_agent
@@ -84,7 +88,7 @@ class ServerLink(EndpointLink):
         if protocol != "h2":
             self.lose(f"the server does not speak HTTP/2 here (ALPN {protocol!r}): is this the agent port?")
             return
-        headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
+        headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", _PROGRAM)
         self.stream = self.connection.sender.open_stream(headers + self._hello_headers)
         self.shared_credit = SharedCredit(self, self.stream)
         self.touch()

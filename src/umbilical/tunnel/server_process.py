@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from umbilical.tunnel import certificates
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
 from umbilical.tunnel.daemon import StopRequests, end_task, own_task, reload_on_hangup
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
@@ -16,6 +17,8 @@ from umbilical.tunnel.metrics import ServerMetrics
 from umbilical.tunnel.server import Server
 from umbilical.tunnel.service_manager import ServiceManager
 from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.status.routes import StatusAccess, StatusRoutes
+from umbilical.tunnel.status.server_status import ServerStatus
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +39,22 @@ async def run_server(
         stack.callback(stop.close)
         server = Server(settings, data_plane_of_running_loop(), authenticator)
         stack.callback(server.close)
-        health = ServerHealthRoutes(server.is_ready, server.render_metrics, server.agent_count)
+        tls = certificates.admin(
+            settings.admin_tls, settings.tls_policy, server.core.loop, server.core.metrics.certificates
+        )
+        status = ServerStatus(server, tls)
+
+        def render_metrics() -> bytes:
+            return server.render_metrics(status.state().word)
+
+        health = ServerHealthRoutes(server.is_ready, render_metrics, server.agent_count)
         await open_http(stack, settings.health_listen, health, "health")
-        admin = ServerAdminRoutes(server.render_metrics, profiling=settings.enable_profiling)
-        await open_http(stack, settings.admin_listen, admin, "admin")
+        admin = ServerAdminRoutes(render_metrics, profiling=settings.enable_profiling)
+        await open_http(
+            stack, settings.admin_listen, StatusRoutes(admin, status, StatusAccess.of(settings)), "admin", tls
+        )
         server.listen(manager.clients_socket(settings.frontend))
-        publisher = publish(server.core.metrics) if publish is not None else None
+        publisher = status.publisher = publish(server.core.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         reload_on_hangup(stack, partial(manager.reloading, server.reload))

@@ -32,6 +32,7 @@ class ServerTarget:
         self.due_at = float("-inf")
         self.missing_since: float | None = None
         self.told_reason = ""
+        self.told_code = ""
         self.explanation = ""
         self._schedule: Final = schedule
 
@@ -89,6 +90,7 @@ class ServerSource:
         self.is_busy = False
         self.look_due_at = float("-inf")
         self.told_reason = ""
+        self.told_code = ""
         self.targets: Final[dict[Address | None, ServerTarget]] = {}
         self._answer: frozenset[Address | None] = frozenset()
         self._schedule: Final = schedule

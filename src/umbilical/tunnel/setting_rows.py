@@ -76,6 +76,8 @@ class Setting(Record):
     metavar: str = ""
     choices: tuple[str, ...] = ()
     required: bool = False
+    may_be_unix: bool = False
+    """A LISTEN of our own command may be a Unix socket, too."""
 
     @property
     def flags(self) -> tuple[Upstream, ...]:

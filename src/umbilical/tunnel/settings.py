@@ -115,7 +115,12 @@ class ServerSettings(Record):
     graceful_shutdown_seconds: float = 0.0
     """How long to wait for open tunnels to end after SIGTERM; 0: stop at once."""
     health_listen: ListenAddress = ListenAddress("", 8092)
-    admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8095)
+    admin_listen: ListenAddress | UnixFrontend = ListenAddress("127.0.0.1", 8095)
+    admin_tls: TlsFiles = TlsFiles()
+    status_token_path: Path | None = None
+    """Bearer token that a reader of the status must send over TCP; read again at each request."""
+    expected_agents: int = 0
+    """Fewer connected agents degrade the state; 0: any number will do."""
     enable_profiling: bool = False
     agent_identities: Path | None = None
     """Rules of konnectivity/identity.py: who may announce which identifiers. None: no restriction."""
@@ -149,7 +154,10 @@ class AgentSettings(Record):
     dial_timeout_seconds: float = 5.0
     drain_linger_seconds: float = 5.0
     health_listen: ListenAddress = ListenAddress("", 8093)
-    admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8094)
+    admin_listen: ListenAddress | UnixFrontend = ListenAddress("127.0.0.1", 8094)
+    admin_tls: TlsFiles = TlsFiles()
+    status_token_path: Path | None = None
+    """Bearer token that a reader of the status must send over TCP; read again at each request."""
     enable_profiling: bool = False
     destinations: DestinationSettings = DestinationSettings()
     limits: Limits = Limits()
@@ -173,6 +181,14 @@ _CONTENTION: Final = Setting(
 _PROFILING: Final = Setting(
     "enable_profiling", Value.SWITCH, "--profiling", upstream="enable-profiling",
     help="Serve profiles on the admin address.",
+)  # fmt: skip
+_ADMIN_TLS: Final[Table] = (
+    Setting("admin_tls.certificate", Value.FILE, "--admin-cert",
+            help="Server certificate for the admin address, which then speaks HTTPS."),
+    Setting("admin_tls.key", Value.FILE, "--admin-key", help="Private key of the certificate for the admin address."),
+    Setting("status_token_path", Value.FILE, "--status-token-file",
+            help="File with the bearer token for /v1/status; required, with TLS, unless --admin is loopback or a "
+            "Unix socket."),
 )  # fmt: skip
 _ANSWER_WHY: Final = "A dead peer is detected within 41 s; upstream waits 20 s and has no flag."
 _PING_WHY: Final = "grpc-go's servers accept a ping after 30 s of silence; one second more. Upstream: an hour."
@@ -222,12 +238,15 @@ SERVER: Final[Table] = (
                 Upstream("agent-port", Value.COUNT, "8091", "Port for agents."),
                 Upstream("agent-bind-address", Value.TEXT, "", "Address of the port for agents." + _ANY),
             )),
-    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8095", help="Address for metrics and profiles.",
-            why=UPSTREAM,
+    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8095", may_be_unix=True,
+            help="Address for status, metrics and profiles.", why=UPSTREAM,
             upstream=(
                 Upstream("admin-port", Value.COUNT, "8095", "Port for metrics and profiles."),
                 Upstream("admin-bind-address", Value.TEXT, "127.0.0.1", "Address of the admin port." + _ANY),
             )),
+    *_ADMIN_TLS,
+    Setting("expected_agents", Value.COUNT, "--expected-agents",
+            help="Number of agents below which the server's state is degraded; without it any number will do."),
     Setting("health_listen", Value.LISTEN, "--health", ":8092", help="Address for health, readiness and metrics.",
             why=UPSTREAM,
             upstream=(
@@ -334,11 +353,13 @@ AGENT: Final[Table] = (
                 Upstream("health-server-host", Value.TEXT, "", "Address of the health port." + _ANY),
                 Upstream("health-server-port", Value.COUNT, "8093", "Port for health, readiness and metrics."),
             )),
-    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8094", help="Address for profiles.", why=UPSTREAM,
+    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8094", may_be_unix=True,
+            help="Address for status and profiles.", why=UPSTREAM,
             upstream=(
                 Upstream("admin-server-port", Value.COUNT, "8094", "Port for profiles."),
                 Upstream("admin-bind-address", Value.TEXT, "127.0.0.1", "Address of the admin port." + _ANY),
             )),
+    *_ADMIN_TLS,
     _PROFILING,
     _CONTENTION,
     Setting("agent_id", Value.ID, "--id", upstream="agent-id", environment="PROXY_AGENT_ID",

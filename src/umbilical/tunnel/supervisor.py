@@ -6,6 +6,7 @@ It has the ports, health and admin, signals, token reviews and leases, and moves
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -19,17 +20,21 @@ from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse, open_http
 from umbilical.tunnel.identities import AgentGate
-from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
+from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused, Publisher
 from umbilical.tunnel.listening import ATTEND, PAUSE_SECONDS, SERVE, SocketListener, pass_on
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.merged_metrics import Families
-from umbilical.tunnel.metrics import CertificateMetrics, ServerGauges, ServerMetrics
+from umbilical.tunnel.metrics import CertificateMetrics, ServerGauges, ServerMetrics, render_state
 from umbilical.tunnel.passing import AgentPassing, Passing
 from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_process import MakePublisher, withdraw
 from umbilical.tunnel.service_manager import ServiceManager
 from umbilical.tunnel.settings import Limits, ServerSettings
+from umbilical.tunnel.status.parts import certificates as certificate_parts
+from umbilical.tunnel.status.routes import StatusAccess, StatusRoutes
+from umbilical.tunnel.status.server_status import leases, merged, server_head
+from umbilical.tunnel.status.state import Document
 from umbilical.tunnel.worker import PROFILE_SECONDS, WorkerOrder
 from umbilical.tunnel.worker_process import WorkerProcess, told
 
@@ -79,6 +84,11 @@ class Supervisor:
         self._ports: ServerPorts | None = None
         self._listeners: list[SocketListener] = []
         self._look: asyncio.Task[Any] | None = None
+        self._started_at: Final = loop.now
+        self.publisher: Publisher | None = None
+        self.admin_tls: Final = certificates.admin(
+            settings.admin_tls, settings.tls_policy, loop, self.metrics.certificates
+        )
 
     def listen(self, passed: socket.socket | None = None) -> None:
         """`passed` is the socket for clients if it is open. Raises StartupError, also for files that workers could
@@ -162,6 +172,7 @@ class Supervisor:
         self._for_clients.over[index] = None
         self._ended = merged_metrics.merge([self._ended, merged_metrics.growing(worker.metrics)])
         worker.metrics, worker.is_ready, worker.agents, worker.tunnels = {}, False, frozenset(), 0
+        worker.brief = None
         await worker.close()
 
     async def look(self) -> None:
@@ -191,6 +202,32 @@ class Supervisor:
         parts = [own, *[worker.metrics for worker in self._workers.values()], self._ended]
         return merged_metrics.render(merged_metrics.merge(parts) | self._own_families())
 
+    def brief(self) -> Document:
+        """The status without lists, from the last reports."""
+        return self._merged([worker.brief for worker in self._workers.values()])
+
+    async def document(self, most_tunnels: int, worker: str) -> Document | None:
+        """The status of all workers as that of one server, or with a number that of one worker."""
+        chosen = list(self._workers.values())
+        if worker:
+            one = self.worker(worker)
+            return None if one is None else await one.status(most_tunnels)
+        await self.look()
+        document = self._merged(await asyncio.gather(*[one.status(most_tunnels) for one in chosen]))
+        items = document["tunnels"]["items"][:most_tunnels]
+        document["tunnels"] |= {"shown": len(items), "items": items}
+        return document
+
+    def _merged(self, found: Sequence[Document | None]) -> Document:
+        settings = self.settings
+        own = server_head(settings, self._loop.now - self._started_at) | {
+            "agents": {"expected": settings.expected_agents or None},
+            "leases": leases(self.publisher, settings.server_count * settings.workers),
+            "certificates": certificate_parts([self.admin_tls] if self.admin_tls is not None else []),
+        }
+        own["server"]["stopping"] = self._stopping
+        return merged([one for one in found if one is not None], own, self.agent_count())
+
     def _own_families(self) -> Families:
         out = Exposition()
         ids = [(server_id,) for server_id in self.settings.server_ids()]
@@ -206,6 +243,7 @@ class Supervisor:
             ("worker",),
             dict(zip(ids, self._for_clients.passed, strict=True)),
         )
+        render_state(out, self.brief()["state"])
         return merged_metrics.parse(out.render().decode())
 
     async def until(self, event: asyncio.Event) -> None:
@@ -364,10 +402,11 @@ async def run_supervisor(
         supervisor = Supervisor(settings, data_plane_of_running_loop(), authenticator, logs)
         stack.push_async_callback(supervisor.close)
         await open_http(stack, settings.health_listen, _HealthRoutes(supervisor), "health")
-        await open_http(stack, settings.admin_listen, _AdminRoutes(supervisor), "admin")
+        admin = StatusRoutes(_AdminRoutes(supervisor), supervisor, StatusAccess.of(settings))
+        await open_http(stack, settings.admin_listen, admin, "admin", supervisor.admin_tls)
         supervisor.listen(manager.clients_socket(settings.frontend))
         await supervisor.start()
-        publisher = publish(supervisor.metrics) if publish is not None else None
+        publisher = supervisor.publisher = publish(supervisor.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
         if publishing is not None:
             stack.push_async_callback(end_task, publishing)

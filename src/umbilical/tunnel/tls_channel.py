@@ -49,6 +49,8 @@ class TlsChannel(Channel):
         # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
         self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
         self.handshakes = _no_limit
+        self.proved = ""
+        """The name in the client's certificate, once it has asked for a tunnel."""
         self._peer = ""
         self._shaking_hands = True
         self._socket_readable = False
@@ -85,6 +87,9 @@ class TlsChannel(Channel):
 
     def peer_certificate(self) -> bytes | None:
         return None if self._shaking_hands else self.tls.getpeercert(True)
+
+    def identity(self) -> str:
+        return self.proved
 
     def pause_host(self) -> None:
         self.handshakes.pause_host(self)

@@ -126,6 +126,11 @@ class SocketEnd(TunnelEnd):
     def bytes_read(self) -> int:
         return 0 if self._inlet is None else self._inlet.bytes_written
 
+    def waiting(self) -> tuple[int, bool]:
+        """Bytes that wait for this end, and whether this end waits for the far one."""
+        held = self.reading == PAUSED or (self._inlet is not None and self._inlet.waiting)
+        return self._outlet.waiting_bytes(), held
+
     def on_readable(self) -> None:
         self._read_more()
 

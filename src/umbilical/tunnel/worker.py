@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from umbilical.fault import StartupError
 from umbilical.record import Record
-from umbilical.tunnel.control import Control, PeerGone
+from umbilical.tunnel.control import Control, Handle, PeerGone
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.interfaces import AuthenticationRefused
@@ -19,6 +19,8 @@ from umbilical.tunnel.pprof import MAX_SECONDS, Profiler
 from umbilical.tunnel.server import Server
 from umbilical.tunnel.server_process import leave
 from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.status.routes import encode
+from umbilical.tunnel.status.server_status import ServerStatus
 
 logger = logging.getLogger(__name__)
 
@@ -83,24 +85,30 @@ class Worker:
     def __init__(self, order: WorkerOrder) -> None:
         self.leaving: Final = asyncio.Event()
         self.hurried: Final = asyncio.Event()
-        handles = {
+        handles: dict[str, Handle] = {
             "report": self._report,
             "reload": self._reload,
             "leave": self._leave,
             "hurry": self._hurry,
             "profile": self._profile,
+            "status": self._tell_status,
         }
         self.control: Final = Control(handles)
         self._profiler: Final = Profiler()
         reviews = SupervisorReviews(self.control) if order.checks_tokens else None
         self.server: Final = Server(order.settings, data_plane_of_running_loop(), reviews)
+        self._status: Final = ServerStatus(self.server)
 
     async def _report(self, _: Any) -> dict[str, Any]:
         server = self.server
         agents = [link.agent_id for link in server.agent_links()]
         metrics = server.render_metrics().decode()
         tunnels = server.core.open_tunnels()
-        return {"ready": server.is_ready(), "agents": agents, "tunnels": tunnels, "metrics": metrics}
+        found = {"ready": server.is_ready(), "agents": agents, "tunnels": tunnels, "metrics": metrics}
+        return found | {"status": self._status.brief()}
+
+    async def _tell_status(self, most_tunnels: int) -> str:
+        return (await encode(self._status.describe(most_tunnels))).decode()
 
     async def _reload(self, _: Any) -> None:
         self.server.reload()

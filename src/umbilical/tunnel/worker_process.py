@@ -1,6 +1,7 @@
 """One worker as the supervisor sees it: the process, its three sockets, what it last reported, its end."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from umbilical.tunnel import merged_metrics
 from umbilical.tunnel.control import Control, Handle, PeerGone, QuestionFailed
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.merged_metrics import Families
+from umbilical.tunnel.status.state import Document
 from umbilical.tunnel.worker import WorkerOrder, write_order
 
 MODULE: Final = "umbilical.cli.worker"
@@ -43,6 +45,8 @@ class WorkerProcess:
         self.agents: frozenset[str] = frozenset()
         self.tunnels = 0
         self.metrics: Families = {}
+        self.brief: Document | None = None
+        """Its status without lists."""
         own = {"started": self._on_started, "failed": self._on_failed}
         self._control: Final = Control({**handles, **own})
         self._order: Final = order
@@ -128,7 +132,15 @@ class WorkerProcess:
         self.agents = frozenset(report["agents"])
         self.tunnels = report["tunnels"]
         self.metrics = merged_metrics.parse(report["metrics"])
+        self.brief = report["status"]
         return True
+
+    async def status(self, most_tunnels: int) -> Document | None:
+        """One that does not answer keeps its last status without lists; None: it has never reported."""
+        try:
+            return json.loads(await self._control.ask("status", most_tunnels))  # type: ignore[no-any-return]
+        except (PeerGone, QuestionFailed):
+            return self.brief
 
     async def tell(self, name: str) -> None:
         try:

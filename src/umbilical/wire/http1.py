@@ -54,6 +54,8 @@ class Http1Request:
         self.is_chunked = False
         self.content_length = -1
         """-1 without such a header."""
+        self.authorization = ""
+        """The last such header."""
         self.wants_trace = False
         """The client wants the route of its dial in the reply: `Umbilical-Trace: 1`. Upstream has no such header."""
         self.address = ""
@@ -233,6 +235,8 @@ def _note_header(request: Http1Request, name: bytes, value: bytes) -> None:
         if value.lower() != b"chunked":
             raise ProtocolViolation(501, "unsupported transfer encoding")
         request.has_body = request.is_chunked = True
+    elif name == b"authorization":
+        request.authorization = value.decode("latin-1")
     elif name == b"umbilical-trace":
         request.wants_trace = value == b"1"
 
