@@ -28,9 +28,14 @@ _DUMB: Final = ("dumb", "unknown")
 _CLEAR: Final = "\r\x1b[K"
 
 
+def is_dumb() -> bool:
+    """The terminal cannot move its cursor."""
+    return os.environ.get("TERM", "") in _DUMB
+
+
 def is_lively(stream: TextIO) -> bool:
     """Whether a live view is possible: a terminal, and the library of the extra `lab`."""
-    return stream.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
+    return stream.isatty() and not is_dumb() and find_spec("rich") is not None
 
 
 def live_console(*, stderr: bool) -> "Console":
