@@ -30,6 +30,7 @@ from umbilical.fault import StartupError
 from umbilical.host import processes
 from umbilical.tunnel.settings import (
     AgentSettings,
+    CapSettings,
     FrontendMode,
     Keepalive,
     ListenAddress,
@@ -72,6 +73,7 @@ def test_defaults_are_safe(pem: Path, tmp_path: Path) -> None:
         frontend_keepalive=Keepalive(31.0, 10.0),
         dial_timeout_seconds=10.0,
         graceful_shutdown_seconds=30.0,
+        caps=CapSettings(10_000, 20_000, 50_000, 2_000),
     )
 
 
@@ -82,6 +84,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
         *("--mode=http-connect", "--agents=10.0.0.1:9001", "--health=:9002", "--admin=:9003"),
         *("--strategies=destHost,default", "--count=3", "--dial-timeout=0", "--graceful-shutdown=1m"),
         *("--keepalive=1m", "--keepalive-answer=5s", "--tls-min-version=VersionTLS13", "--profiling"),
+        *("--max-agents=1", "--max-agent-tunnels=2", "--max-client-tunnels=3", "--max-dial-rate=0"),
     )
     assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem, pem))
     assert found.agent_tls == TlsFiles(pem, pem, pem, pem)
@@ -92,6 +95,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert found.agent_keepalive == Keepalive(60.0, 5.0)
     assert found.tls_policy.minimum_version == "VersionTLS13"
     assert found.enable_profiling
+    assert found.caps == CapSettings(1, 2, 3, 0)
     assert len(found.server_id) == 36
 
 

@@ -41,6 +41,7 @@ WITHOUT_ROW = {
     "tls.revoked": "for peers of a listener; these have the record only for certificate and CA",
     "outbound.dialer.tls.revoked": "the same",
     "listen_tls.revoked": "the same",
+    "admin_tls.revoked": "the same",
 }
 by_daemon = pytest.mark.parametrize(("settings", "table"), TABLES.items(), ids=lambda one: getattr(one, "__name__", ""))
 

@@ -4,6 +4,7 @@ from typing import Final, cast
 
 from tests.playbook import said
 
+from umbilical.konnectivity.caps import Caps
 from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import AgentRouter
@@ -15,8 +16,10 @@ NO_CLIENT: Final = cast(TunnelClient, object())
 
 
 class RegistryDriver:
-    def __init__(self, *strategies: str) -> None:
-        self.registry: Final = TunnelRegistry(AgentRouter(strategies or ("default",)))
+    def __init__(self, *strategies: str, caps: Caps | None = None) -> None:
+        self.registry: Final = TunnelRegistry(AgentRouter(strategies or ("default",)), caps)
+        self.told: list[str] = []
+        """What came of the last dial, where a test keeps it."""
         self._keys = 0
 
     def agent(self, agent_id: str = "a1", identifiers: AgentIdentifiers | None = None) -> AgentLink:

@@ -20,12 +20,12 @@ from tests.support.scripted_peers import (
     refusal,
     scripted_pair,
 )
-from tests.support.tunnel_client import ConnectDial, assert_echoes
+from tests.support.tunnel_client import ConnectDial, DialRefused, assert_echoes
 
 from umbilical.fault import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.server import Server
-from umbilical.tunnel.settings import FrontendMode, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
+from umbilical.tunnel.settings import CapSettings, FrontendMode, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
@@ -264,3 +264,22 @@ def test_questions_under_way_do_not_outlive_the_server(stage: Stage) -> None:
     stage.eventually(lambda: authenticator.asked == ["slow"])
     stage.call(server.server.close)
     stage.eventually(lambda: len(asyncio.all_tasks(stage.loop)) == 1)
+
+
+def test_a_server_at_its_limits_says_which_to_client_agent_log_and_metrics(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, _ = stage.start_pair("http-connect", caps=CapSettings(agents=1, client_tunnels=1))
+    stage.start_agent(server.agent_port)
+    stage.eventually(lambda: "UMB317" in caplog.text)
+    assert "1 agents are connected, --max-agents is 1" in caplog.text
+    address = stage.endpoint().serve(echo).address
+    first = server.frontend.open(address)
+    with pytest.raises(DialRefused, match=r"503 .*uid=\d+ pid=\d+ has --max-client-tunnels=1 tunnels open"):
+        server.frontend.open(address)
+    first.close()
+    server.wait_until_quiet()
+    assert_echoes(server.frontend.open(address))
+    counted = stage.call(server.server.render_metrics).decode()
+    assert 'umbilical_refused_by_limit_total{limit="client_tunnels"} 1' in counted
+    assert server.dial_failures() == {"capped": 1}

@@ -117,6 +117,7 @@ _TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
     **dict.fromkeys((*_TEXTS, Value.ID, Value.ITEMS), (str, None)),
     Value.FILE: (FILE, None),
     Value.COUNT: (click.IntRange(min=1), None),
+    Value.LIMIT: (click.IntRange(min=0), None),
     Value.FRACTION: (click.FloatRange(min=0), None),
     Value.SECONDS: (duration, None),
     Value.SIZE: (size, "SIZE"),

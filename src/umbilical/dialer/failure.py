@@ -142,6 +142,7 @@ TEXTS: Final = (
     ("no agent available", DialReason.NO_AGENT),
     ("no backend available", DialReason.NO_AGENT),
     ("no tunnels available", DialReason.NO_AGENT),
+    ("refused by a limit of the server", DialReason.AGENT_LOST),
     ("failed to tunnel dial request", DialReason.AGENT_LOST),
     ("backend context error", DialReason.AGENT_LOST),
     ("agent disconnected", DialReason.AGENT_LOST),

@@ -17,6 +17,8 @@ class FailureReason(Enum):
     """The dial request did not reach the agent; `text` is the transport's error."""
     SEND_TIMED_OUT = "send_timed_out"
     """The agent's stream took nothing for the whole dial timeout."""
+    CAPPED = "capped"
+    """The server has a limit, and `text` names it."""
     AGENT_LOST = "agent_lost"
     """The agent's stream ended while the dial was pending."""
     DIAL_TIMED_OUT = "dial_timed_out"
@@ -31,7 +33,7 @@ class FailureReason(Enum):
 class DialFailure(NamedTuple):
     reason: FailureReason
     text: str = ""
-    """Only for AGENT_ERROR and SEND_FAILED; the other reasons have fixed texts."""
+    """Only for AGENT_ERROR, SEND_FAILED and CAPPED; the other reasons have fixed texts."""
 
 
 PROBE_HOST: Final = "127.0.0.1"
@@ -41,6 +43,7 @@ PROBE_ADDRESS: Final = f"{PROBE_HOST}:{PROBE_PORT}"
 
 NO_AGENT_TEXT: Final = "No agent available"
 TIMED_OUT_TEXT: Final = "timed out waiting for backend dial"
+CAPPED_TEXT: Final = "dial refused by a limit of the server"
 AGENT_LOST_TEXT: Final = "agent disconnected before the dial was answered"
 """Ours: upstream sends no answer over gRPC, and the client waits for its own timeout."""
 
@@ -64,6 +67,7 @@ _METRIC_REASONS: Final = {
 _CODES: Final = {
     FailureReason.NO_AGENT: "UMB405",
     FailureReason.SEND_FAILED: "UMB408",
+    FailureReason.CAPPED: "UMB416",
     FailureReason.AGENT_LOST: "UMB408",
     FailureReason.SEND_TIMED_OUT: "UMB407",
     FailureReason.DIAL_TIMED_OUT: "UMB406",
@@ -88,6 +92,8 @@ _HTTP_REPLIES: Final = {
 
 def grpc_error_text(failure: DialFailure) -> str:
     """The `error` of the DIAL_RSP for a gRPC client; never empty, since empty means success."""
+    if failure.reason is FailureReason.CAPPED:
+        return f"{CAPPED_TEXT}: {failure.text}"
     return _GRPC_TEXTS.get(failure.reason) or failure.text or "unknown dial error"
 
 
@@ -99,6 +105,8 @@ def http_reply(failure: DialFailure) -> bytes:
         reply = f"HTTP/1.1 {code} {words}\r\nConnection: close\r\n{_PLAIN_UTF8}{text}"
     elif failure.reason is FailureReason.SEND_FAILED:
         reply = f"{_BAD_GATEWAY}{_PLAIN_UTF8}Failed to tunnel dial request: {grpc_error_text(failure)}\r\n"
+    elif failure.reason is FailureReason.CAPPED:
+        reply = f"HTTP/1.1 503 Service Unavailable\r\n{_PLAIN_UTF8}{grpc_error_text(failure)}\r\n"
     else:
         reply = _HTTP_REPLIES.get(failure.reason, "")
     return reply.encode("utf-8", "replace")

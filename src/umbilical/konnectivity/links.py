@@ -79,6 +79,8 @@ class Tunnel:
         self.serial = 0
         self.link: AgentLink | None = None
         self.protocol = "tcp"
+        self.owner = ""
+        """The client that the tunnel counts for; empty: tunnels of clients are not counted."""
         self.links_before: tuple[int, ...] = ()
         """Keys of the links that got this dial before and did not answer; it never goes to one of them again."""
         self.may_relay = True

@@ -6,6 +6,7 @@ Connections belong to the agent's link, not to its ID: two streams of one agent 
 
 from typing import Final
 
+from umbilical.konnectivity.caps import Caps
 from umbilical.konnectivity.commands import (
     CloseTunnel,
     Command,
@@ -35,8 +36,9 @@ crashes agents must not reach all of them."""
 
 
 class TunnelRegistry:
-    def __init__(self, router: AgentRouter) -> None:
+    def __init__(self, router: AgentRouter, caps: Caps | None = None) -> None:
         self.router: Final = router
+        self.caps: Final = caps or Caps()
         self._pending: Final[dict[int, Tunnel]] = {}
         """By serial number, so oldest first: all dials have the same time limit."""
         self._closing: Final[dict[int, Tunnel]] = {}
@@ -96,14 +98,23 @@ class TunnelRegistry:
         """A client dials `tunnel.address`; `draw` and `moment` are for `AgentRouter.choose`."""
         if len(tunnel.address) > LONGEST_ADDRESS or len(protocol) > LONGEST_ADDRESS:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial address is too long"))
+        # The worker that asked for it has counted it.
+        capped = self.caps.refusal_of_dial(tunnel.owner, tunnel.asked_at) if tunnel.may_relay else ""
+        if capped:
+            return self._refuse_at_once(tunnel, DialFailure(FailureReason.CAPPED, capped))
         link = self._choose(tunnel, draw, moment)
         if link is None:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.NO_AGENT))
+        capped = "" if link.is_sibling else self.caps.refusal_of_load(link.agent_id, link.load())
+        if capped:
+            return self._refuse_at_once(tunnel, DialFailure(FailureReason.CAPPED, capped))
         if tunnel.dial_id in link.pending:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial ID is already in use"))
         self._serial += 1
         tunnel.serial = self._serial
         tunnel.protocol = protocol
+        if tunnel.owner:
+            self.caps.opened(tunnel.owner)
         self._pending[tunnel.serial] = tunnel
         return [self._ask(tunnel, link)]
 
@@ -188,7 +199,7 @@ class TunnelRegistry:
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         self._forget_pending(tunnel)
-        tunnel.state = ENDED
+        self._end(tunnel)
         return [*_count(tunnel, failure), RefuseDial(tunnel, failure)]
 
     def _forget_pending(self, tunnel: Tunnel) -> None:
@@ -205,7 +216,7 @@ class TunnelRegistry:
             return []
         if tunnel.state == PENDING:
             self._forget_pending(tunnel)
-            tunnel.state = ENDED
+            self._end(tunnel)
             reason = metric_reason(DialFailure(FailureReason.CANCELLED))
             commands: list[Command] = [CountDialFailure(reason), _cancel(tunnel, link)]
             if now - tunnel.asked_at >= OWED_SECONDS:
@@ -237,6 +248,9 @@ class TunnelRegistry:
             self._established -= 1
             self._closing.pop(tunnel.serial, None)
         tunnel.state = ENDED
+        if tunnel.owner:
+            self.caps.ended(tunnel.owner)
+            tunnel.owner = ""
 
     def orphan_data(self, link: AgentLink, connection_id: int) -> list[Command]:
         """DATA of an unknown connection: request its close once, not once per packet (fault close-storm)."""

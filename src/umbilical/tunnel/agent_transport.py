@@ -281,6 +281,11 @@ class AgentTransport(Transport):
         if forbidden:
             self._refuse(stream, grpc.PERMISSION_DENIED, forbidden, "UMB346")
             return
+        # Another worker of this server is no agent.
+        capped = "" if self._tls is None else core.registry.caps.refusal_of_agent(len(core.agents))
+        if capped:
+            self._refuse(stream, grpc.RESOURCE_EXHAUSTED, capped, "UMB317")
+            return
         settings = core.settings
         link = AgentLink(core.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause)
         link.is_sibling = self._tls is None

@@ -103,6 +103,8 @@ class ServerGauges(Record):
     """Internal errors, by place."""
     window_granted_bytes: int = 0
     window_budget_bytes: int = 0
+    refused_by_caps: Mapping[str, int] = MappingProxyType({})
+    """Agents and dials that a limit refused, by limit."""
 
 
 class ServerMetrics:
@@ -150,6 +152,9 @@ class ServerMetrics:
         render_state(out, state)
         self._render_gauges(out, gauges)
         self._render_dials(out)
+        text = "Agents and dials that a limit of the server refused, by limit."
+        refused: dict[Labels, float] = {(cap,): count for cap, count in gauges.refused_by_caps.items()}
+        out.counter("umbilical_refused_by_limit_total", text, ("limit",), refused)
         self._render_leases(out)
         packets = {
             "from_client": self.from_client,

@@ -7,6 +7,7 @@ import logging
 import random
 from typing import Final, Protocol
 
+from umbilical.konnectivity.caps import Caps
 from umbilical.konnectivity.commands import (
     CloseTunnel,
     Command,
@@ -77,7 +78,9 @@ class ServerCore(Handler):
         self.loop: Final = loop
         self.settings: Final = settings
         self.metrics: Final = ServerMetrics()
-        self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies))
+        limits = settings.caps
+        caps = Caps(limits.agents, limits.agent_tunnels, limits.client_tunnels, limits.dial_rate)
+        self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies), caps)
         self.recent: Final = RecentTroubles(loop, self.metrics.dial_seconds)
         self.window_budget: Final = WindowBudget.of(settings.limits)
         self.lingering: Final = LingeringChannels(loop)
@@ -217,6 +220,8 @@ class ServerCore(Handler):
 
     def dial(self, tunnel: Tunnel, protocol: str) -> None:
         self._watch_time()
+        if tunnel.may_relay and self.registry.caps.knows_clients:
+            tunnel.owner = tunnel.client.identity() or "unknown"
         moment = int(self.loop.now / MOMENT_SECONDS)
         self._obey(self.registry.dialled(tunnel, protocol, random.getrandbits(30), moment))
 
@@ -367,6 +372,7 @@ class ServerCore(Handler):
             faults=self.loop.faults.counts,
             window_granted_bytes=self.window_budget.granted_bytes,
             window_budget_bytes=self.window_budget.total_bytes,
+            refused_by_caps=self.registry.caps.refused,
         )
 
 

@@ -24,6 +24,8 @@ class Value(Enum):
     FILE = "file"
     SWITCH = "switch"
     COUNT = "count"
+    LIMIT = "limit"
+    """A count; 0: none."""
     PORT = "port"
     """HyperShift's uint32."""
     FRACTION = "fraction"

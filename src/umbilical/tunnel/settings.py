@@ -97,6 +97,15 @@ class DestinationSettings(Record):
     """More rules; followed."""
 
 
+class CapSettings(Record):
+    """Limits of konnectivity/caps.py; 0: none."""
+
+    agents: int = 0
+    agent_tunnels: int = 0
+    client_tunnels: int = 0
+    dial_rate: int = 0
+
+
 class ServerSettings(Record):
     server_id: str
     frontend: UnixFrontend | TcpFrontend
@@ -128,6 +137,7 @@ class ServerSettings(Record):
     """`SA=namespace/name` if agents authenticate with tokens of that service account."""
     frontend_identities: tuple[str, ...] = ()
     """Clients that may open tunnels over TLS. Empty: all with a certificate of the CA, except agents."""
+    caps: CapSettings = CapSettings()
     limits: Limits = Limits()
 
     def server_ids(self) -> tuple[str, ...]:
@@ -326,6 +336,19 @@ SERVER: Final[Table] = (
     Setting("frontend_identities", Value.TEXT, "--frontend-identities",
             help="Clients that may open tunnels over TCP: CN=…,URI=…; "
             "empty: all except agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
+    Setting("caps.agents", Value.LIMIT, "--max-agents", "10000",
+            why="Twice the largest fleet of sizing.md; upstream: none.",
+            help="Maximum of connected agents; further ones are refused. 0: no limit."),
+    Setting("caps.agent_tunnels", Value.LIMIT, "--max-agent-tunnels", "20000",
+            why="Far above what one agent carries in time; upstream: none.",
+            help="Maximum of tunnels through one agent; further dials are refused. 0: no limit."),
+    Setting("caps.client_tunnels", Value.LIMIT, "--max-client-tunnels", "50000",
+            why="All watches, logs and webhooks of a large API server, many times over; upstream: none.",
+            help="Maximum of tunnels of one client, by its certificate or its process; further dials are refused. "
+            "0: no limit."),
+    Setting("caps.dial_rate", Value.LIMIT, "--max-dial-rate", "2000",
+            why="Half of what one core carries (benchmarks.md), and far above an API server's; upstream: none.",
+            help="Maximum of dials in a second; further ones are refused. 0: no limit."),
     Setting("", Value.SWITCH, help=_ALWAYS_ON,
             upstream=(Upstream("warn-on-channel-limit", default="true", deprecated=_ALWAYS_ON),)),
     Setting("limits.window_bytes", Value.SIZE, "--window-memory", "auto", help=_WINDOWS_HELP, why=_WINDOWS_WHY),

@@ -30,7 +30,7 @@ from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_process import MakePublisher, withdraw
 from umbilical.tunnel.service_manager import ServiceManager
-from umbilical.tunnel.settings import Limits, ServerSettings
+from umbilical.tunnel.settings import CapSettings, Limits, ServerSettings
 from umbilical.tunnel.status.parts import certificates as certificate_parts
 from umbilical.tunnel.status.routes import StatusAccess, StatusRoutes
 from umbilical.tunnel.status.server_status import leases, merged, server_head
@@ -51,6 +51,10 @@ STEADY_SECONDS: Final = 60.0
 """A worker that served for so long is replaced at once; otherwise pauses double."""
 
 
+SHARED_CAPS: Final = ("client_tunnels", "dial_rate")
+"""Limits of the whole server; every agent connects to every worker, so the other two hold for each of them."""
+
+
 def worker_settings(settings: ServerSettings, index: int) -> ServerSettings:
     """A worker is a whole server for agents, so the servers that they count are as many times more. It has its part of
     the memory for windows."""
@@ -59,8 +63,15 @@ def worker_settings(settings: ServerSettings, index: int) -> ServerSettings:
         "server_id": settings.server_ids()[index],
         "server_count": settings.server_count * settings.workers,
         "limits": Limits(**(vars(settings.limits) | {"window_bytes": window_bytes})),
+        "caps": CapSettings(**(vars(settings.caps) | {name: _part(settings, name) for name in SHARED_CAPS})),
     }
     return ServerSettings(**(vars(settings) | changed))
+
+
+def _part(settings: ServerSettings, cap: str) -> int:
+    """Rounded up: a part of 0 would be no limit."""
+    limit: int = getattr(settings.caps, cap)
+    return -(-limit // settings.workers)
 
 
 class Supervisor:
