@@ -30,6 +30,7 @@ from umbilical.fault import StartupError
 from umbilical.host import processes
 from umbilical.tunnel.settings import (
     AgentSettings,
+    AuditSettings,
     CapSettings,
     FrontendMode,
     Keepalive,
@@ -85,6 +86,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
         *("--strategies=destHost,default", "--count=3", "--dial-timeout=0", "--graceful-shutdown=1m"),
         *("--keepalive=1m", "--keepalive-answer=5s", "--tls-min-version=VersionTLS13", "--profiling"),
         *("--max-agents=1", "--max-agent-tunnels=2", "--max-client-tunnels=3", "--max-dial-rate=0"),
+        *("--audit-file", str(pem), "--audit-size=1Mi"),
     )
     assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem, pem))
     assert found.agent_tls == TlsFiles(pem, pem, pem, pem)
@@ -96,6 +98,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert found.tls_policy.minimum_version == "VersionTLS13"
     assert found.enable_profiling
     assert found.caps == CapSettings(1, 2, 3, 0)
+    assert found.audit == AuditSettings(pem, 1 << 20)
     assert len(found.server_id) == 36
 
 

@@ -130,3 +130,14 @@ def _analyze(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=environment
     )
+
+
+def test_a_file_that_the_service_writes_is_below_a_folder_that_systemd_makes() -> None:
+    unit = replace(SERVER, options=(UnitOption("--audit-file", "/var/log/umbilical/audit.jsonl", is_output=True),))
+    text = texts(unit)["umbilical-server.service"]
+    assert "LogsDirectory=umbilical\nLogsDirectoryMode=0700\n" in text
+    assert "--audit-file /var/log/umbilical/audit.jsonl" in text
+    assert "LoadCredential" not in text
+    for path in ("/srv/audit.jsonl", "/var/log/audit.jsonl"):
+        with pytest.raises(RenderError, match="UMB209"):
+            texts(replace(unit, options=(UnitOption("--audit-file", path, is_output=True),)))

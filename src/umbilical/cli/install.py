@@ -89,7 +89,9 @@ def _written(row: Setting, value: Any) -> "list[UnitOption]":
     if row.kind is Value.SWITCH:
         return [UnitOption(row.native)]
     values = value if row.kind in REPEATABLE else [value]
-    return [UnitOption(row.native, _text(row, each), row.kind is Value.FILE) for each in values]
+    return [
+        UnitOption(row.native, _text(row, each), row.kind is Value.FILE, row.kind is Value.OUTPUT) for each in values
+    ]
 
 
 def _text(row: Setting, value: Any) -> str:
@@ -99,7 +101,7 @@ def _text(row: Setting, value: Any) -> str:
             return format_duration(round(value * NANOSECONDS_PER_SECOND))
         case Value.SIZE:
             return str(value) if value else "auto"
-        case Value.FILE:
+        case Value.FILE | Value.OUTPUT:
             return os.path.abspath(str(value))
     if isinstance(value, SocketPath):
         return f"unix:{value.path.absolute()}"

@@ -115,7 +115,7 @@ def named(server: UnixServer | TcpServer, name: str) -> UnixServer | TcpServer:
 _TEXTS: Final = (Value.TEXT, Value.SECRET, Value.SELECTOR)
 _TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
     **dict.fromkeys((*_TEXTS, Value.ID, Value.ITEMS), (str, None)),
-    Value.FILE: (FILE, None),
+    **dict.fromkeys((Value.FILE, Value.OUTPUT), (FILE, None)),
     Value.COUNT: (click.IntRange(min=1), None),
     Value.LIMIT: (click.IntRange(min=0), None),
     Value.FRACTION: (click.FloatRange(min=0), None),

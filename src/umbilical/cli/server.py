@@ -96,6 +96,8 @@ def server_settings(options: dict[str, Any], *, may_come_later: bool = False) ->
     tokens = token_rule(options)
     remedy = "write e.g. CN=konnectivity-client; separate several by commas"
     identities = parsed("--frontend-identities", parse_identities, options["frontend_identities"], remedy)
+    if options["audit_file"] is not None and not may_come_later:
+        _check_directory(options["audit_file"], "the audit")
     values = native_values(SERVER, options) | {
         "frontend": _frontend(options, may_come_later=may_come_later),
         "agent_tls": tls_files(
@@ -153,7 +155,7 @@ def _frontend(options: dict[str, Any], *, may_come_later: bool) -> UnixFrontend 
             why = f"the file mode of {listen.path} decides which clients may connect; TLS is not used"
             raise StartupError("UMB004", what, why, "remove these options")
         if not may_come_later:
-            _check_directory(listen.path)
+            _check_directory(listen.path, "the Unix socket")
         return UnixFrontend(listen.path)
     for name, value in (("--cert", certificate), ("--key", key), ("--ca", authority)):
         if value is None:
@@ -162,10 +164,10 @@ def _frontend(options: dict[str, Any], *, may_come_later: bool) -> UnixFrontend 
     return TcpFrontend(listen, files)
 
 
-def _check_directory(path: Path) -> None:
+def _check_directory(path: Path, what: str) -> None:
     if not os.path.isdir(path.parent):
         why = f"the directory {path.parent} does not exist"
-        raise StartupError("UMB002", f"cannot create the Unix socket {path}", why, f"mkdir -p {path.parent}")
+        raise StartupError("UMB002", f"cannot create {what} {path}", why, f"mkdir -p {path.parent}")
 
 
 def lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:

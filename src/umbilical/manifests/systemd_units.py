@@ -19,6 +19,7 @@ START_SECONDS: Final = 90
 RESTART_SECONDS: Final = 2
 OPEN_FILES: Final = 524_288
 """The hard limit of systemd for services. Each tunnel takes a file, and each agent."""
+LOGS: Final = "/var/log/"
 WRONG_USAGE: Final = 2
 """Exit status after which a restart would fail in the same way."""
 HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
@@ -70,6 +71,8 @@ class UnitOption:
     """None for a switch."""
     is_file: bool = False
     """The value is the path of a file that the service gets as a credential."""
+    is_output: bool = False
+    """The value is the path of a file that the service writes."""
 
     @property
     def credential(self) -> str:
@@ -113,6 +116,7 @@ def _service(unit: ServiceUnit) -> str:
         for option in unit.options
         if option.is_file
     ]
+    folders = "".join(_log_folder(option.value or "") for option in unit.options if option.is_output)
     return (
         f"[Unit]\nDescription={_literal(unit.description)}\n"
         f"Wants=network-online.target\nAfter=network-online.target\n{needs}"
@@ -131,9 +135,19 @@ def _service(unit: ServiceUnit) -> str:
         "LimitCORE=0\n"
         "# Copies that only the service can read, below %d; root's own files stay unreadable for it.\n"
         f"{''.join(credentials)}\n"
-        f"{_SANDBOX}{_LOW_PORTS if unit.has_low_port else _NO_CAPABILITY}"
+        f"{_SANDBOX}{folders}{_LOW_PORTS if unit.has_low_port else _NO_CAPABILITY}"
         f"\n[Install]\nWantedBy=multi-user.target\n{f'Also={socket}' + chr(10) if socket else ''}"
     )
+
+
+def _log_folder(path: str) -> str:
+    """Let the service write a file below /var/log, whose folder systemd gives to its user. Raises RenderError."""
+    folder = path.removeprefix(LOGS).rpartition("/")[0]
+    if not path.startswith(LOGS) or not folder:
+        why = "the service's user owns no other folder than one that systemd makes below /var/log"
+        remedy = "use one like /var/log/umbilical/audit.jsonl"
+        raise RenderError("UMB209", f"the service cannot write {path!r}", why, remedy)
+    return f"LogsDirectory={_literal(folder)}\nLogsDirectoryMode=0700\n"
 
 
 def _socket(unit: ServiceUnit) -> str:

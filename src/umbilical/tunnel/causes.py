@@ -72,6 +72,7 @@ NEXT: Final = {
     "UMB413": "correct the agent's identifiers: cidr=10.0.0.0/8 or cidr=fd00::/8",
     "UMB430": "check what reads the log: a container runtime, a pipe, a terminal that is stopped with Ctrl-S",
     "UMB431": "restart the service; if that does not help, start it without NOTIFY_SOCKET and WATCHDOG_USEC",
+    "UMB432": "make room on that disk, or correct the rights of the file's folder; tunnels are not affected",
     "UMB440": "see the lines above, and the kernel's log for oom-kill: dmesg",
 }
 """Next steps for people; the logs of the drop-in programs omit them."""

@@ -34,7 +34,7 @@ class Sink(Protocol):
 
 
 class LostLines:
-    """Lines that this process dropped, for its metrics."""
+    """Lines that were dropped, for metrics."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -85,11 +85,18 @@ class FileSink(DescriptorSink):
 class LogQueue:
     """A sink that never blocks its caller. Once a line was dropped, so are all until the queue is empty."""
 
-    def __init__(self, sink: Sink, tell: Callable[[int], bytes], max_bytes: int = MAX_QUEUED_BYTES) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        tell: Callable[[int], bytes],
+        max_bytes: int = MAX_QUEUED_BYTES,
+        lost: LostLines = LOST_LINES,
+    ) -> None:
         self._sink = sink
         self._tell = tell
         """Makes the line that says how many were dropped."""
         self._max_bytes = max_bytes
+        self._lost = lost
         self._changed = threading.Condition(threading.Lock())
         self._lines: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -103,7 +110,7 @@ class LogQueue:
         with self._changed:
             if self._dropped or self._queued_bytes + len(line) > self._max_bytes:
                 self._dropped += 1
-                LOST_LINES.total += 1
+                self._lost.total += 1
             else:
                 self._lines.append(line)
                 self._queued_bytes += len(line)

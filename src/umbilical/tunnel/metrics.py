@@ -105,6 +105,8 @@ class ServerGauges(Record):
     window_budget_bytes: int = 0
     refused_by_caps: Mapping[str, int] = MappingProxyType({})
     """Agents and dials that a limit refused, by limit."""
+    lost_audit_records: int | None = None
+    """None without an audit."""
 
 
 class ServerMetrics:
@@ -155,6 +157,9 @@ class ServerMetrics:
         text = "Agents and dials that a limit of the server refused, by limit."
         refused: dict[Labels, float] = {(cap,): count for cap, count in gauges.refused_by_caps.items()}
         out.counter("umbilical_refused_by_limit_total", text, ("limit",), refused)
+        if gauges.lost_audit_records is not None:
+            text = "Audit records that were lost because the file took none in time."
+            out.counter("umbilical_audit_records_lost_total", text, (), {(): gauges.lost_audit_records})
         self._render_leases(out)
         packets = {
             "from_client": self.from_client,

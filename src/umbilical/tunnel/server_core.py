@@ -25,13 +25,14 @@ from umbilical.konnectivity.routing import AgentRouter
 from umbilical.konnectivity.tunnel_registry import TunnelRegistry
 from umbilical.tunnel import causes, faults, notices
 from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.audit import Audit
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
-from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle
+from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle, TunnelReports
 from umbilical.tunnel.recent import RecentTroubles
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import ServerSettings
@@ -101,6 +102,7 @@ class ServerCore(Handler):
         self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
         self._notices: Final = DialNotices()
+        self.reports: Final = TunnelReports(Audit(settings.audit, settings.server_id) if settings.audit.path else None)
         self.throttle: Final = LogThrottle()
         """For lines that any host on the network can cause."""
         self._arrivals: Final = LogThrottle(ARRIVAL_SECONDS)
@@ -242,7 +244,7 @@ class ServerCore(Handler):
 
     def stream_lost(self, tunnel: Tunnel, code: int) -> None:
         """The agent reset the tunnel's own stream."""
-        notices.report_tunnel(tunnel, self.loop.now, f"endpoint failed (HTTP/2 error {code} from the agent)")
+        self.reports.over(tunnel, self.loop.now, f"endpoint failed (HTTP/2 error {code} from the agent)")
         self.stream_over(tunnel)
 
     def pause_sender(self, tunnel: Tunnel) -> bool:
@@ -309,7 +311,7 @@ class ServerCore(Handler):
             tunnel.client.refused(failure)  # the worker that asked for it logs it
             return
         now, agent = self.loop.now, tunnel.link.agent_id if tunnel.link is not None else ""
-        notices.report_tunnel(tunnel, now, text, code)
+        self.reports.over(tunnel, now, text, code)
         client, seconds = tunnel.client.identity(), now - tunnel.asked_at
         self.recent.dial_failed(tunnel.address, client, agent, code or failure.reason.value, text, seconds)
         if code:
@@ -320,7 +322,7 @@ class ServerCore(Handler):
         tunnel = command.tunnel
         if not _is_relayed(tunnel):
             self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
-        notices.report_tunnel(tunnel, self.loop.now, command.cause)
+        self.reports.over(tunnel, self.loop.now, command.cause)
         tunnel.client.closed(command.error, command.cause)
 
     def _to_agent(self, link: AgentLink, kind: int, message: bytes) -> None:
@@ -373,6 +375,7 @@ class ServerCore(Handler):
             window_granted_bytes=self.window_budget.granted_bytes,
             window_budget_bytes=self.window_budget.total_bytes,
             refused_by_caps=self.registry.caps.refused,
+            lost_audit_records=None if self.reports.audit is None else self.reports.audit.lost.total,
         )
 
 

@@ -22,6 +22,8 @@ class Value(Enum):
     """A URL that may contain a password; never shown."""
     SELECTOR = "selector"
     FILE = "file"
+    OUTPUT = "output"
+    """A file that the daemon writes."""
     SWITCH = "switch"
     COUNT = "count"
     LIMIT = "limit"

@@ -97,6 +97,12 @@ class DestinationSettings(Record):
     """More rules; followed."""
 
 
+class AuditSettings(Record):
+    path: Path | None = None
+    """None: no audit."""
+    max_bytes: int = 100 * MIB
+
+
 class CapSettings(Record):
     """Limits of konnectivity/caps.py; 0: none."""
 
@@ -138,6 +144,7 @@ class ServerSettings(Record):
     frontend_identities: tuple[str, ...] = ()
     """Clients that may open tunnels over TLS. Empty: all with a certificate of the CA, except agents."""
     caps: CapSettings = CapSettings()
+    audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
 
     def server_ids(self) -> tuple[str, ...]:
@@ -336,6 +343,10 @@ SERVER: Final[Table] = (
     Setting("frontend_identities", Value.TEXT, "--frontend-identities",
             help="Clients that may open tunnels over TCP: CN=…,URI=…; "
             "empty: all except agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
+    Setting("audit.path", Value.OUTPUT, "--audit-file",
+            help="File for a JSON line per tunnel: client, endpoint, agent, bytes and end; /dev/stdout works too."),
+    Setting("audit.max_bytes", Value.SIZE, "--audit-size", "100Mi", why="Hundreds of thousands of tunnels.",
+            help="Size at which the audit's file is renamed; five older ones are kept."),
     Setting("caps.agents", Value.LIMIT, "--max-agents", "10000",
             why="Twice the largest fleet of sizing.md; upstream: none.",
             help="Maximum of connected agents; further ones are refused. 0: no limit."),

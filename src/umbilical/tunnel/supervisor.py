@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -30,7 +31,7 @@ from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_process import MakePublisher, withdraw
 from umbilical.tunnel.service_manager import ServiceManager
-from umbilical.tunnel.settings import CapSettings, Limits, ServerSettings
+from umbilical.tunnel.settings import AuditSettings, CapSettings, Limits, ServerSettings
 from umbilical.tunnel.status.parts import certificates as certificate_parts
 from umbilical.tunnel.status.routes import StatusAccess, StatusRoutes
 from umbilical.tunnel.status.server_status import leases, merged, server_head
@@ -63,9 +64,17 @@ def worker_settings(settings: ServerSettings, index: int) -> ServerSettings:
         "server_id": settings.server_ids()[index],
         "server_count": settings.server_count * settings.workers,
         "limits": Limits(**(vars(settings.limits) | {"window_bytes": window_bytes})),
+        "audit": AuditSettings(_of_worker(settings.audit.path, index), settings.audit.max_bytes),
         "caps": CapSettings(**(vars(settings.caps) | {name: _part(settings, name) for name in SHARED_CAPS})),
     }
     return ServerSettings(**(vars(settings) | changed))
+
+
+def _of_worker(path: Path | None, index: int) -> Path | None:
+    """Each worker rotates a file of its own; a device or pipe is not rotated, and shared."""
+    if path is None or (path.exists() and not path.is_file()):
+        return path
+    return path.with_stem(f"{path.stem}-{index}")
 
 
 def _part(settings: ServerSettings, cap: str) -> int:
