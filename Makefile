@@ -16,7 +16,7 @@ SUITE := $(BIN)/python tools/suite.py
 COMPILED := build/compiled/.built
 WHEELS := dist/.built
 IMAGE := dist/.image
-IMAGE_TESTS := tests/tools/test_image.py tests/manifests/test_image_programs.py tests/lab/scenarios/test_built_image.py
+IMAGE_TESTS := tests/tools/test_image.py tests/tools/test_image_sbom.py tests/manifests/test_image_programs.py tests/lab/scenarios/test_built_image.py
 # What a compiled build depends on.
 SOURCES := setup.py tools/compiled.py tools/wheels.py $(shell find src tests/support -name '*.py' 2>/dev/null)
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers

@@ -86,11 +86,11 @@ def inputs_digest(values: Path, chart: Path = CHART) -> str:
     return digest.hexdigest()
 
 
-def rendered(values: Path, *more: str) -> str:
-    """Render the chart. Raises ChartError: helm is missing, or it refused the chart or the values."""
+def rendered(values: Path, *more: str, source: Path = CHART) -> str:
+    """Render the chart or a package of it. Raises ChartError: helm is missing, or it refused chart or values."""
     version = CLUSTER_VERSION.removeprefix("v")
     options = ["--namespace", NAMESPACE, "--kube-version", version, "--values", str(values), *more]
-    return header(values) + helm("template", RELEASE, str(CHART), *options)
+    return header(values) + helm("template", RELEASE, str(source), *options)
 
 
 def helm(*arguments: str) -> str:

@@ -19,9 +19,12 @@ import venv
 from pathlib import Path
 from typing import Final
 
+import chart
+import chart_package
 import debian
 import image
 import image_root
+import image_sbom
 import lock
 import sbom
 import wheels
@@ -82,8 +85,8 @@ def provenance(version: str, digest: str, epoch: int) -> str:
 | machine | {platform.machine()} |
 
 To build them again, check out the commit and run `make release` with the same Python and compiler, then compare
-`{CHECKSUMS}`. The pure wheel, the SBOM and the notes do not depend on either. The images also depend on the versions of
-Debian's packages, which are in `/var/lib/dpkg/status.d` of each.
+`{CHECKSUMS}`. The pure wheel, the chart, the SBOM of the wheels and the notes do not depend on either. The images also
+depend on the versions of Debian's packages, which their SBOMs list.
 """
 
 
@@ -110,6 +113,25 @@ def check_wheel(wheel: Path, requirements: Path, version: str) -> None:
         )
 
 
+def check_chart(package: Path, version: str) -> None:
+    """Raises ReleaseRefused: the package is not the tree's chart of this version, or helm does not load it."""
+    try:
+        why = chart_package.check(package, version)
+    except chart.ChartError as refused:
+        why = " ".join(str(refused).split())
+    if why:
+        raise ReleaseRefused(f"{package.name} is not the chart of version {version}", why, "make chart, and commit")
+
+
+def image_document(archive: Path, packages: list[lock.Package], epoch: int) -> str:
+    """Return an image's SBOM. Raises ReleaseRefused: the image has no records of its packages, or wrong ones."""
+    try:
+        return image_sbom.render(archive, __version__, packages, epoch)
+    except (KeyError, ValueError) as fault:
+        why = f"a record of its packages is missing or wrong: {fault}"
+        raise ReleaseRefused(f"{archive.name} has no SBOM", why, "make clean release") from fault
+
+
 def make(out: Path) -> list[Path]:
     """Build and check all files of this version, and put them into the folder; older files of releases go.
 
@@ -127,11 +149,18 @@ def make(out: Path) -> list[Path]:
         for form in wheels.FORMS:
             _step(f"the {form} wheel")
             wheels.build(form, made)
+        packages = lock.read(lock.LOCK.read_text())
         for architecture in image_root.MACHINES:
             _step(f"the image for {architecture}")
-            image.make(made, made, architecture)
+            archive = image.make(made, made, architecture)
+            (made / image_sbom.file_name(__version__, architecture)).write_text(
+                image_document(archive, packages, epoch)
+            )
+        _step("the chart")
+        package = made / chart_package.file_name(__version__)
+        chart_package.write(package, epoch)
+        check_chart(package, __version__)
         shutil.copyfile(lock.LOCK, made / lock.LOCK.name)
-        packages = lock.read(lock.LOCK.read_text())
         (made / f"umbilical-{__version__}.cdx.json").write_text(sbom.render(__version__, packages, epoch))
         (made / NOTES).write_text(text)
         (made / PROVENANCE).write_text(provenance(__version__, digest, epoch))
