@@ -101,9 +101,11 @@ chart: setup ## write the chart's generated files and its renderings; builds Hel
 	$(PYTHON) tools/peers.py build --group helm
 	$(BIN)/python tools/chart.py
 
-soak: setup ## run the long tests for leaks and drift, minutes each, and an hour each of fuzz and simulate
+soak: setup ## run the long tests for leaks, drift and the chart in a cluster, and an hour each of fuzz and simulate
 	$(PYTHON) tools/peers.py build --group helm
-	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
+	@$(BIN)/python tools/image.py --check
+	@$(MAKE) --no-print-directory $(IMAGE)
+	UMBILICAL_SOAK=1 UMBILICAL_IMAGE=$(CURDIR)/dist $(PYTEST) -m soak --timeout=1800 $(ARGS)
 	$(MAKE) fuzz FUZZ_SECONDS=3600
 	$(MAKE) simulate SIMULATE_SECONDS=3600
 	$(MAKE) fresh

@@ -68,6 +68,13 @@ class TunnelUse:
     failures: int
 
 
+def read_tunnel_use(metrics: str) -> TunnelUse:
+    """Return what kube-apiserver's metrics say."""
+    found = DIALS.findall(metrics)
+    total = {kind: sum(int(float(value)) for one, value in found if one == kind) for kind, _ in found}
+    return TunnelUse(total.get("duration_seconds_count", 0), total.get("failure_count", 0))
+
+
 class ConformanceCluster:
     """A cluster of the hard way that runs in the lab."""
 
@@ -121,9 +128,7 @@ class ConformanceCluster:
 
     def tunnel_use(self) -> TunnelUse:
         """Return how often kube-apiserver has dialed through its egress selector."""
-        found = DIALS.findall(self.kubectl("get", "--raw=/metrics"))
-        total = {kind: sum(int(float(value)) for one, value in found if one == kind) for kind, _ in found}
-        return TunnelUse(total.get("duration_seconds_count", 0), total.get("failure_count", 0))
+        return read_tunnel_use(self.kubectl("get", "--raw=/metrics"))
 
     def require_no_route_to_pods(self, without: str, with_one: str) -> None:
         """Raise PeerError UMB906 unless only the second node has a connection to a pod."""

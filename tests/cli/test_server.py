@@ -157,6 +157,15 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
     assert rule == engines.LeaseRule("kube-system", {"k8s-app": "konnectivity-server"}, ("fd00::7", 8091))
 
 
+def test_the_owner_of_the_lease_is_a_pod(pem: Path, start: Run) -> None:
+    arguments = ("--listen=unix:/tmp/k", *agent_files(pem), "--publish-lease")
+    rule = server.lease_rule(options_of(server.run, (*arguments, "--lease-owner=s1/c0ffee")))
+    assert rule is not None
+    assert rule.owner == ("s1", "c0ffee")
+    text = start(*arguments, "--agent-ca", pem, "--lease-owner=s1", status=2).err
+    assert text.startswith("UMB001 --lease-owner 's1' is not valid")
+
+
 def test_options_that_contradict_each_other_are_reported_in_three_lines(pem: Path, tmp_path: Path, start: Run) -> None:
     for arguments, code, word in (
         (("--agent-identities=/dev/null",), "UMB208", "any dial to any agent"),

@@ -11,7 +11,7 @@ from tests.support.manual_clock import START, ManualClock
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer, watch_answer
 
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.leases import NAME_PREFIX, LeaseCounter, LeasePublisher, lease_name, parse_lease
+from umbilical.cluster.leases import NAME_PREFIX, LeaseCounter, LeasePublisher, lease_name, parse_lease, parse_owner
 
 OWN_PATH = f"{PATH}/konnectivity-proxy-server-s1"
 
@@ -53,9 +53,16 @@ class _Store:
 class _Publishing:
     """A publisher, its API, its clock and what its observers saw."""
 
-    def __init__(self, store: _Store, time: ManualClock, address: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        store: _Store,
+        time: ManualClock,
+        address: tuple[str, int] | None = None,
+        owner: tuple[str, str] | None = None,
+    ) -> None:
         self.store = store
         self.address = address
+        self.owner = owner
         self.time = time
         self.listed: list[tuple[int, str, float]] = []
         self.deleted: list[tuple[int, str, float]] = []
@@ -69,6 +76,7 @@ class _Publishing:
             "kube-system",
             LABELS,
             address=self.address,
+            owner=self.owner,
             on_list=lambda *seen: self.listed.append(seen),
             on_delete=lambda *seen: self.deleted.append(seen),
             on_culled=self._count,
@@ -132,6 +140,22 @@ async def test_the_address_is_published_with_every_write_and_other_annotations_s
     written = testbed.store.leases[lease_name("s1")]
     assert written["metadata"]["annotations"] == {"umbilical.dev/agent-address": "[fd00::7]:8091", "team": "a"}
     assert parse_lease(written).address == ("fd00::7", 8091)
+
+
+async def test_a_lease_belongs_to_the_pod_of_its_server_and_not_to_that_of_an_earlier_life(tmp_path: Path) -> None:
+    earlier = lease(lease_name("s1"), -100)
+    earlier["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "s1", "uid": "old"}]
+    for store in (_Store(), _Store(earlier)):
+        testbed = _Publishing(store, ManualClock(), owner=parse_owner("s1/c0ffee"))
+        await _publish(testbed, tmp_path, LeasePublisher.renew)
+        (owner,) = testbed.store.leases[lease_name("s1")]["metadata"]["ownerReferences"]
+        assert owner == {"apiVersion": "v1", "kind": "Pod", "name": "s1", "uid": "c0ffee"}
+
+
+@pytest.mark.parametrize("text", ["s1", "s1/", "/c0ffee", "s1/c0/ffee"])
+def test_an_owner_without_name_or_uid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=f"not a pod's name and UID: {text}"):
+        parse_owner(text)
 
 
 def test_a_lease_without_an_address_is_a_lease_all_the_same() -> None:

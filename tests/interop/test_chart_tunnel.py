@@ -29,6 +29,7 @@ AGENT: Final = "DaemonSet umbilical-agent"
 LEASE: Final = "k8s-app=umbilical-server"
 VARIABLES: Final = {
     "POD_NAME": "pod",
+    "POD_UID": "4d3f0d5e-0000-4000-8000-000000000000",
     # `helm test` dials the cluster's API; here the agent's health port plays it.
     "KUBERNETES_SERVICE_HOST": "127.0.0.1",
     "KUBERNETES_SERVICE_PORT": AGENT_HEALTH,

@@ -91,6 +91,9 @@ def test_everything_that_is_missing_is_named_at_once_with_all_remedies(places: P
         binaries.find(["etcd", "proxy-agent"])
     assert "GROUP=kubernetes` and `make peers GROUP=konnectivity" in caught.value.remedy
     with pytest.raises(LabError) as caught:
+        binaries.find(["helm"])
+    assert "make peers GROUP=helm" in caught.value.remedy
+    with pytest.raises(LabError) as caught:
         binaries.find(binaries.OTHER_VERSION, places / "given")
     assert "--bin-dir" in caught.value.remedy
     assert "make peers" not in caught.value.remedy, "they are the user's"

@@ -245,6 +245,27 @@ def test_every_object_is_in_the_release_s_namespace_and_has_its_labels(name: str
         assert head["labels"]["helm.sh/chart"] == f"umbilical-{__version__}"
 
 
+def test_the_pod_of_helm_test_stays_because_helm_reads_its_log_after_it_has_passed() -> None:
+    for name in NAMES:
+        for pod in named(rendering(name), "Pod").values():
+            assert pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
+    assert (
+        "helm test {{ .Release.Name }} -n {{ $namespace }} --logs" in (chart.CHART / "templates/NOTES.txt").read_text()
+    )
+
+
+def test_a_lease_belongs_to_the_pod_of_its_server() -> None:
+    with_leases = [name for name in NAMES if "umbilical-server-leases" in named(rendering(name), "Role")]
+    assert with_leases
+    for name in with_leases:
+        for title, _, pod in pods(rendering(name)):
+            if title.endswith(" umbilical-server"):
+                (box,) = pod["containers"]
+                assert "--lease-owner=$(POD_NAME)/$(POD_UID)" in box["args"]
+                fields = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in box["env"]}
+                assert (fields["POD_NAME"], fields["POD_UID"]) == ("metadata.name", "metadata.uid")
+
+
 def expressions(name: str) -> dict[str, str]:
     (rule,) = named(rendering(name), "PrometheusRule").values()
     return {one["alert"]: one["expr"] for group in rule["spec"]["groups"] for one in group["rules"]}

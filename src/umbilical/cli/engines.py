@@ -45,12 +45,14 @@ class TokenRule(Record):
 
 
 class LeaseRule(Record):
-    """Namespace, labels and address of the lease that the server publishes."""
+    """Namespace, labels, address and owner of the lease that the server publishes."""
 
     namespace: str
     labels: Mapping[str, str]
     address: tuple[str, int] | None = None
     """Address of this server for agents; None publishes none."""
+    owner: tuple[str, str] | None = None
+    """Name and UID of the server's pod."""
 
 
 class LeaseSelection(Record):
@@ -150,6 +152,7 @@ def _publishing(client: "ApiClient", settings: ServerSettings, lease: LeaseRule)
                     lease.namespace,
                     lease.labels,
                     address=lease.address,
+                    owner=lease.owner,
                     collects=index == 0,
                     on_list=metrics.lease_list,
                     on_delete=metrics.lease_delete,

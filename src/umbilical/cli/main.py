@@ -82,7 +82,7 @@ GROUPS: Final = {
         _placed(
             "stage",
             "init:artifacts plan:artifacts lint list:show show run retry:run status:show watch rollback:undo"
-            " kubectl:access shell:access logs:access load-image:access"
+            " kubectl:access helm:access shell:access logs:access load-image:access"
             " rotate:artifacts break:lessons doctor:lessons destroy:undo",
         ),
     ),

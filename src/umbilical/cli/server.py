@@ -174,8 +174,12 @@ def lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:
     address = _advertised(options)
     if not options["publish_lease"]:
         return None
+    from umbilical.cluster.leases import parse_owner
+
     labels = parsed("--lease-labels", parse_labels, options["lease_labels"], "write key=value,…")
-    return engines.LeaseRule(options["lease_namespace"], labels, address)
+    text = options["lease_owner"]
+    owner = parsed("--lease-owner", parse_owner, text, "write NAME/UID of the pod") if text else None
+    return engines.LeaseRule(options["lease_namespace"], labels, address, owner)
 
 
 def _advertised(options: dict[str, Any]) -> tuple[str, int] | None:

@@ -37,6 +37,14 @@ def parse_address(text: object) -> tuple[str, int] | None:
     return found["v6"] or found["host"], int(found["port"])
 
 
+def parse_owner(text: str) -> tuple[str, str]:
+    """Return name and UID of a pod. Raises ValueError: one of them is missing."""
+    name, _, uid = text.partition("/")
+    if not name or not uid or "/" in uid:
+        raise ValueError(f"not a pod's name and UID: {text}")
+    return name, uid
+
+
 log: Final = logging.getLogger(__name__)
 
 # Called after each answered request with HTTP status, Kubernetes' reason ("" on success) and seconds.
@@ -110,6 +118,7 @@ class LeasePublisher:
         labels: Mapping[str, str],
         *,
         address: tuple[str, int] | None = None,
+        owner: tuple[str, str] | None = None,
         collects: bool = True,
         on_list: CallObserver = _ignore_call,
         on_delete: CallObserver = _ignore_call,
@@ -122,6 +131,7 @@ class LeasePublisher:
         self._namespace = namespace
         self._labels = dict(labels)
         self._address = address
+        self._owner = owner
         self._collects = collects
         """Whether it deletes the expired leases of others: one of several in a process is enough."""
         self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
@@ -238,6 +248,9 @@ class LeasePublisher:
         }
         ours["labels"] = {**(metadata.get("labels") or {}), **self._labels}
         ours["annotations"] = self._annotated(metadata.get("annotations") or {})
+        if self._owner is not None:
+            name, uid = self._owner
+            ours["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]
         kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         return {**base, **kind, "metadata": {**metadata, **ours}, "spec": spec}
 

@@ -26,7 +26,7 @@ KONNECTIVITY: Final = ("proxy-server", "proxy-agent")
 OTHER_VERSION: Final = ("before-server", "before-agent")
 """Programs of another version, as the user names them for the scenario `upgrade`."""
 
-GROUPS: Final = dict.fromkeys(KONNECTIVITY, "konnectivity")
+GROUPS: Final = {**dict.fromkeys(KONNECTIVITY, "konnectivity"), "helm": "helm"}
 """Program -> its group in `make peers`, if it is not `kubernetes`."""
 
 # `uname -m` -> e_machine of the ELF header (System V gABI).

@@ -1,4 +1,4 @@
-"""`umbilical stage kubectl`, `shell`, `logs` and `load-image`: what is refused, and what machines are asked for."""
+"""`umbilical stage kubectl`, `helm`, `shell`, `logs`, `load-image`: what is refused, what machines are asked for."""
 
 from pathlib import Path
 
@@ -35,6 +35,7 @@ def test_a_finished_run_ends_with_the_way_into_the_cluster(tmp_path: Path, umbil
     ("words", "status", "told"),
     [
         (("kubectl", "get", "nodes", "--dir", "x"), 2, "--dir comes before the arguments of kubectl"),
+        (("helm", "list", "--dir", "x"), 2, "--dir comes before the arguments of helm"),
         (("kubectl", "--", "get", "nodes"), 4, "UMB770 the cluster has no API yet"),
         (("shell", "nobody"), 2, "there is no node nobody; the nodes are bootstrap, master-0"),
         (("logs", "nobody"), 2, "there is no node nobody"),

@@ -36,6 +36,7 @@ spec:
       env:
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         {{- if .Values.leases.enabled }}
+        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
         - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: NODE_IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}
         {{- end }}
@@ -130,6 +131,8 @@ spec:
 - --graceful-shutdown={{ $server.gracefulShutdownSeconds }}s
 {{- if .Values.leases.enabled }}
 - --publish-lease
+# The rights to delete it go with the release, before the pods.
+- --lease-owner=$(POD_NAME)/$(POD_UID)
 - --lease-namespace={{ .Release.Namespace }}
 - --lease-labels={{ include "umbilical.leaseLabel" . }}
 {{- with .Values.leases.advertise }}

@@ -1,4 +1,4 @@
-"""`umbilical stage kubectl`, `shell`, `logs` and `load-image`: the way into a cluster, whose network is its own."""
+"""`umbilical stage kubectl`, `helm`, `shell`, `logs`, `load-image`: lead into a cluster, whose network is its own."""
 
 import os
 import shlex
@@ -18,28 +18,47 @@ PASSING = {"ignore_unknown_options": True}
 """Options of the command to run are not ours."""
 
 
+_arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--] ARGUMENT...")
+
+
 @click.command(context_settings={**PASSING, "allow_interspersed_args": False})
 @directory_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--] ARGUMENT...")
+@_arguments
 def kubectl(folder: Path, arguments: tuple[str, ...]) -> NoReturn:
     """Run kubectl as administrator, in the cluster's network.
 
     Example: umbilical stage kubectl --dir cluster -- get nodes. The exit status is that of kubectl. Files are those of
     this machine; `port-forward` opens its port on the node `host`: umbilical stage shell host -- curl URL.
     """
+    _run_in_network(folder, "kubectl", arguments)
+
+
+@click.command(context_settings={**PASSING, "allow_interspersed_args": False})
+@directory_option
+@_arguments
+def helm(folder: Path, arguments: tuple[str, ...]) -> NoReturn:
+    """Run helm as administrator, in the cluster's network.
+
+    Example: umbilical stage helm --dir cluster -- install web ./web. The exit status is that of helm. Charts and helm's
+    settings are those of this machine. A lab has no way to a registry or chart repository.
+    """
+    _run_in_network(folder, "helm", arguments)
+
+
+def _run_in_network(folder: Path, name: str, arguments: tuple[str, ...]) -> NoReturn:
     from umbilical.hardway.workspace import kubeconfig_path
     from umbilical.lab import binaries
 
     if "--dir" in arguments[: arguments.index("--") if "--" in arguments else None]:
-        raise click.UsageError("--dir comes before the arguments of kubectl")
-    program = binaries.find(["kubectl"])["kubectl"]
+        raise click.UsageError(f"--dir comes before the arguments of {name}")
+    program = binaries.find([name])[name]
     cluster, machines = _open(folder)
     path = kubeconfig_path(folder.absolute(), cluster.networks.api_vip)
     if not path.is_file():
         why = f"{path} does not exist: no stage has reached the API"
         raise HardwayError("UMB770", "the cluster has no API yet", why, f"umbilical stage run --dir {folder}")
     machines.enter()
-    os.execve(program, ["kubectl", *arguments], {**os.environ, "KUBECONFIG": str(path)})
+    os.execve(program, [name, *arguments], {**os.environ, "KUBECONFIG": str(path)})
 
 
 @click.command(context_settings=PASSING)
