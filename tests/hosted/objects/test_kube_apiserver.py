@@ -192,6 +192,9 @@ def test_a_static_pod_takes_files_of_its_node_since_it_gets_no_secrets() -> None
     containers = [container(found, name) for name in ("kube-apiserver", "konnectivity-server")]
     mounted = {mount["name"] for one in containers for mount in one["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod(found)["volumes"]}
+    # Only root may read these keys; a Secret's keys are readable for the pod's group.
+    assert containers[1]["securityContext"]["runAsUser"] == 0
+    assert "runAsUser" not in container(patch(deployment()), "konnectivity-server")["securityContext"]
 
 
 def test_without_a_manifest_there_is_a_patch_that_keeps_every_list_of_its_own() -> None:

@@ -54,10 +54,15 @@ def server_container(spec: HostedSpec) -> Object:
         # By the kubelet: neither our image nor upstream's has a shell or a program that waits. Needs Kubernetes 1.30.
         "lifecycle": {"preStop": {"sleep": {"seconds": STOP_DELAY_SECONDS}}},
         "resources": requests("10m", "50Mi"),
-        "securityContext": dict(UNPRIVILEGED),
+        "securityContext": {**UNPRIVILEGED, **_user(spec)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(spec),
     }
+
+
+def _user(spec: HostedSpec) -> Object:
+    """A static pod's keys are files that only root may read; without capabilities root may not do much more."""
+    return {"runAsUser": 0} if spec.kube_apiserver.workload is Workload.STATIC_POD else {}
 
 
 def server_flags(spec: HostedSpec) -> list[str]:
