@@ -176,6 +176,10 @@ def test_an_image_needs_the_kubelet_runner_a_name_and_a_lab_that_has_it(tmp_path
         with pytest.raises(LabError, match=code):
             run_scenario(ScenarioRun(told, runner, directory=tmp_path / "lab", image=image), Transcript("a test"))
         assert not (tmp_path / "lab").exists()
+    needing = Scenario("a-test", "a test", _say_hello, runners=(RunnerKind.KUBELET,), needs_image=True)
+    with pytest.raises(LabError, match=r"UMB853(.|\n)*next: .*--runner kubelet --image"):
+        run_scenario(ScenarioRun(needing, RunnerKind.KUBELET, directory=tmp_path / "lab"), Transcript("a test"))
+    assert not (tmp_path / "lab").exists()
     with running(tmp_path / "lab", runner=RunnerKind.KUBELET):
         wanted = ScenarioRun(told, RunnerKind.KUBELET, directory=tmp_path / "lab", image=archive)
         with pytest.raises(LabError, match=r"UMB854(.|\n)*without the image"):

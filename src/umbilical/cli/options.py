@@ -26,6 +26,7 @@ _MOST_DIGITS: Final = 15
 Command = Callable[..., Any]
 Parsed = TypeVar("Parsed")
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
+ARCHIVE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @dataclass(frozen=True)

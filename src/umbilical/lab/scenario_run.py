@@ -207,10 +207,19 @@ def _check(run: ScenarioRun) -> None:
         raise LabError(
             "UMB853", f"scenario {scenario.name} cannot run with these options", why, "make peers GROUP=kubernetes"
         )
-    if run.image is not None:
-        if run.runner is not RunnerKind.KUBELET:
-            why = "only the kubelet runner runs images"
-            remedy = f"umbilical lab run {scenario.name} --runner kubelet --image {run.image}"
-            raise LabError("UMB853", f"scenario {scenario.name} cannot run with these options", why, remedy)
-        read_names(run.image)
+    _check_image(run)
     check_programs(scenario.system_programs, f"scenario {scenario.name}")
+
+
+def _check_image(run: ScenarioRun) -> None:
+    """Raise LabError: the scenario needs an image, or the runner cannot run it (UMB853); it was not read (UMB849)."""
+    name = run.scenario.name
+    command = f"umbilical lab run {name} --runner kubelet --image"
+    what = f"scenario {name} cannot run with these options"
+    if run.scenario.needs_image and run.image is None:
+        why = "its proxies are in the image that `make image` builds, and not in that of the lab"
+        raise LabError("UMB853", what, why, f"{command} dist/umbilical-VERSION-amd64.oci.tar")
+    if run.image is not None and run.runner is not RunnerKind.KUBELET:
+        raise LabError("UMB853", what, "only the kubelet runner runs images", f"{command} {run.image}")
+    if run.image is not None:
+        read_names(run.image)

@@ -69,6 +69,8 @@ def test_bad_input_changes_nothing(place: Path, monkeypatch: Patch, lab_up: Run)
         (["--runner", "docker"], 2, "UMB001"),
         (["--runner", "kubelet", "--bin-dir", "/usr/share"], 4, "UMB824"),
         (["--runner", "kubelet", "--bin-dir", "/proc/empty"], 2, "UMB001"),
+        (["--image", __file__], 2, "UMB001"),
+        (["--runner", "kubelet", "--image", __file__], 4, "UMB849"),
     ):
         assert lab_up(place, *options, status=status).err.startswith(code)
         assert list(place.parent.iterdir()) == []

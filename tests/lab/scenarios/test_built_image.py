@@ -1,5 +1,6 @@
-"""A webhook call through server and agents from the image that `make image` built, under the real kubelet."""
+"""Server, agents and proxies from the image that `make image` built, under the real kubelet."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,5 +46,25 @@ def test_a_webhook_is_called_through_server_and_agents_of_the_image(tmp_path: Pa
     assert f"konnectivity-server-bootstrap runs {DEFAULT_IMAGE}" in evidence(transcript)
     for node in ("master-0", "worker-0"):
         assert f"the agent of {node} runs {DEFAULT_IMAGE}" in evidence(transcript)
+    assert machine_picture() == before
+    assert control_groups_of(tmp_path / "lab") == []
+
+
+@built
+@pytest.mark.soak
+@pytest.mark.root
+@pytest.mark.real(*KUBERNETES, "nft", "curl", "kubelet", "containerd", "runc")
+def test_the_rendered_pods_of_a_hosted_control_plane_run_from_the_image(tmp_path: Path) -> None:
+    before = machine_picture()
+    transcript = Transcript("hosted-pods")
+    found = scenario.find("hosted-pods")
+    run_scenario(ScenarioRun(found, RunnerKind.KUBELET, directory=tmp_path / "lab", image=built_archive()), transcript)
+    assert [step.title for step in transcript.steps if step.outcome is not StepOutcome.DONE] == []
+    told = evidence(transcript)
+    for container in ("konnectivity-server", "konnectivity-proxy-https", "konnectivity-proxy-socks5"):
+        assert re.search(rf"{container} in \S+ on \S+ runs {re.escape(DEFAULT_IMAGE)}", told)
+    assert told.count(f"runs {DEFAULT_IMAGE}") == 6
+    assert [told.count(f"{way}: 200 from 127.0.0.1") for way in ("SOCKS5", "HTTP", "CONNECT")] == [1, 1, 1]
+    assert told.count("MiB (PSS)") == 5
     assert machine_picture() == before
     assert control_groups_of(tmp_path / "lab") == []

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from umbilical.cli.options import Command
+from umbilical.cli.options import ARCHIVE, Command
 
 # Not `readable`: the lab reports a missing permission itself, with a remedy.
 DIRECTORY: Final = click.Path(file_okay=False, readable=False, path_type=Path)
@@ -22,6 +22,12 @@ def bin_dir_option(command: Command) -> Command:
     """Add --bin-dir. A missing directory is an error, so that the cache is not used silently."""
     text = "Directory with the Kubernetes programs; default: the cache, then PATH."
     return click.option("--bin-dir", type=PROGRAMS, help=text)(command)
+
+
+def image_option(command: Command) -> Command:
+    """Add --image, an archive for the kubelet runner."""
+    text = "Image archive from which our server and agents run, as `make image` writes it; needs --runner kubelet."
+    return click.option("--image", type=ARCHIVE, help=text)(command)
 
 
 def chosen_directory(name: str, directory: Path | None) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.lab.options import DIRECTORY, bin_dir_option
+from umbilical.cli.lab.options import DIRECTORY, bin_dir_option, image_option
 from umbilical.cli.terminal import has_colour
 from umbilical.fault import LabError
 
@@ -148,11 +148,7 @@ def _program() -> str:
 @click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")
 @click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
 @bin_dir_option
-@click.option(
-    "--image",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Image archive from which our server and agents run, as `make image` writes it; needs --runner kubelet.",
-)
+@image_option
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")
 def run(
     name: str,

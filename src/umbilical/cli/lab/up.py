@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, lab_options
+from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, image_option, lab_options
 from umbilical.cli.terminal import ProgressLine
 from umbilical.fault import LabError
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab, UpRequest
+    from umbilical.lab.state import RunnerKind
     from umbilical.lab.topology import Topology
 
 
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
 )
 @click.option("--bare", is_flag=True, help="Create networks and nodes only; do not start the pod runner.")
 @bin_dir_option
-def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path | None, **networks: Any) -> None:
+@image_option
+def up(
+    name: str,
+    directory: Path | None,
+    runner: str,
+    bare: bool,
+    bin_dir: Path | None,
+    image: Path | None,
+    **networks: Any,
+) -> None:
     """Create a lab: networks and nodes that can run pods.
 
     The nodes are a bootstrap node, masters and workers. A static pod runs when its manifest is written to
@@ -48,12 +58,14 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
     from umbilical.lab.state import RunnerKind
 
     kind = RunnerKind(runner)
+    _check_image(image, kind)
     request = UpRequest(
         directory=chosen_directory(name, directory),
         name=chosen_name(name, directory),
         topology=_topology(networks),
         runner=kind,
         binaries=_binaries(is_kubelet=kind is RunnerKind.KUBELET and not bare, bin_dir=bin_dir),
+        image=image,
         with_parent=True,
     )
     with ProgressLine() as progress:
@@ -61,6 +73,18 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
     _print_lab(lab, "" if directory is None and name == "lab" else _same_lab(name, directory))
     # Last, so that an interrupt or kill before this line leaves nothing behind.
     lab.stay()
+
+
+def _check_image(image: Path | None, runner: "RunnerKind") -> None:
+    """Raises UsageError: the runner runs no images; LabError: the archive was not read (UMB849)."""
+    from umbilical.lab.kubelet.image_format import read_names
+    from umbilical.lab.state import RunnerKind
+
+    if image is None:
+        return
+    if runner is not RunnerKind.KUBELET:
+        raise click.UsageError("--image needs --runner kubelet: processes run no images")
+    read_names(image)
 
 
 def _topology(networks: Mapping[str, Any]) -> "Topology":

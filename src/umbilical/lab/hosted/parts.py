@@ -67,22 +67,35 @@ def mounted_files(pod: Object, of: Object, objects: Iterable[Object]) -> dict[st
     known, volumes = list(objects), {volume["name"]: volume for volume in pod["volumes"]}
     files: dict[str, bytes] = {}
     for mount in of.get("volumeMounts", []):
-        for name, content in _content(volumes[mount["name"]], known).items():
+        for name, (content, _) in volume_files(volumes[mount["name"]], known).items():
             files[posixpath.join(mount["mountPath"], name)] = content
     return files
 
 
-def _content(volume: Object, objects: list[Object]) -> dict[str, bytes]:
-    if "secret" in volume:
-        data = find(objects, "Secret", volume["secret"]["secretName"])["data"]
-        return {name: base64.b64decode(text) for name, text in data.items()}
-    if "configMap" in volume:
-        source = volume["configMap"]
-        data = find(objects, "ConfigMap", source["name"])["data"]
-        # Without items every key is a file.
-        items = source.get("items") or [{"key": key, "path": key} for key in data]
-        return {item["path"]: data[item["key"]].encode() for item in items}
-    return {}
+def volume_files(volume: Object, objects: Sequence[Object]) -> dict[str, tuple[bytes, int]]:
+    """Return content and mode of the files in a volume; none if it is not of Secrets and ConfigMaps.
+
+    Raises LabError: an object was not rendered.
+    """
+    sources = volume["projected"]["sources"] if "projected" in volume else [volume]
+    # The default of Kubernetes.
+    mode = next((of["defaultMode"] for of in volume.values() if "defaultMode" in of), 0o644)
+    found = {path: content for source in sources for path, content in _source_files(source, objects).items()}
+    return {path: (content, mode) for path, content in found.items()}
+
+
+def _source_files(source: Object, objects: Sequence[Object]) -> dict[str, bytes]:
+    kind = next((kind for kind in ("secret", "configMap") if kind in source), None)
+    if kind is None or source[kind].get("optional"):
+        return {}
+    of = source[kind]
+    # A volume and a projection have different keys for a Secret's name.
+    name = of.get("secretName") or of["name"]
+    found = find(objects, "Secret" if kind == "secret" else "ConfigMap", name)["data"]
+    data = {key: base64.b64decode(text) if kind == "secret" else text.encode() for key, text in found.items()}
+    # Without items every key is a file.
+    items = of.get("items") or [{"key": key, "path": key} for key in data]
+    return {item["path"]: data[item["key"]] for item in items}
 
 
 SERVER_NODES: Final = ("management-0", "management-1", "management-2")
@@ -187,22 +200,22 @@ def topology() -> Topology:
     return plan_hosted(management=5, workers=2, openings=openings)
 
 
-def make_parts(lab: Topology, now: datetime) -> HostedParts:
+def make_parts(lab: Topology, now: datetime, image: str = UMBILICAL, api_node: str = API_NODE) -> HostedParts:
     """Create all certificates, and the spec that everything is rendered from."""
     authority = Authority.create("lab-api-ca", now, LIFETIME, KeyType.ECDSA_P256)
     called = [f"{API_NAME}.{names.AGGREGATED_NAMESPACE}.svc"]
     pair = authority.issue(server_profile(API_NAME, called, KeyType.ECDSA_P256), now, LIFETIME)
     api = AggregatedApiServer(authority.certificate_pem, pair)
-    spec = _spec(lab, api)
+    spec = _spec(lab, api, image, api_node)
     return HostedParts(spec, _renew(spec, None, now), api)
 
 
-def _spec(lab: Topology, api: AggregatedApiServer) -> HostedSpec:
-    address = lab.node(API_NODE).addresses[0].ip
+def _spec(lab: Topology, api: AggregatedApiServer, image: str, api_node: str) -> HostedSpec:
+    address = lab.node(api_node).addresses[0].ip
     return HostedSpec(
         name="lab",
         namespace="clusters-lab",
-        images=HostedImages(UMBILICAL, UMBILICAL, UMBILICAL),
+        images=HostedImages(image, image, image),
         publishing=Publishing(Strategy.LOAD_BALANCER, PUBLISHED, names.AGENT_PORT),
         networks=HostedNetworks(lab.pod_networks, lab.service_networks, lab.machine_networks),
         replicas=len(SERVER_NODES),

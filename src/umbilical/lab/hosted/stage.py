@@ -17,7 +17,7 @@ from umbilical.host.waiting import NotYet, Seen
 from umbilical.hosted.objects import names
 from umbilical.lab import nft
 from umbilical.lab.hosted import parts
-from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, HostedPart
+from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, HostedPart, HostedParts
 from umbilical.lab.hosted.topology import front_address
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 from umbilical.lab.proxy_client import ProxyRoute
@@ -56,41 +56,45 @@ SERVERS: Final = {node: HostedProgram(node, SERVER, names.ADMIN_PORT) for node i
 
 
 class HostedStage:
-    def __init__(self, testbed: KubernetesTestbed) -> None:
+    def __init__(
+        self, testbed: KubernetesTestbed, made: HostedParts | None = None, servers: Sequence[str] = SERVER_NODES
+    ) -> None:
         self.testbed = testbed
         self.lab = testbed.lab
         self.transcript = testbed.transcript
         self.topology = testbed.lab.topology
-        self.parts = parts.make_parts(self.topology, datetime.now(UTC))
+        self.parts = made or parts.make_parts(self.topology, datetime.now(UTC))
+        self.servers = tuple(servers)
 
     def start(self, node: str, name: str, part: HostedPart) -> None:
         self.lab.write_all(node, part.files)
         self.lab.start(node, name, part.command)
 
     def start_servers(self) -> None:
-        for node in SERVER_NODES:
+        for node in self.servers:
             self.start(node, SERVER, self.parts.server)
-        for node in SERVER_NODES:
+        for node in self.servers:
             self.testbed.wait(f"the server on {node}", partial(self._look_at_port, node), SERVER_SECONDS)
 
     def start_node_agents(self) -> None:
         for member in self.topology.members:
-            self._name_servers(member.name, parts.PUBLISHED)
+            self.name_servers(member.name, parts.PUBLISHED)
         self.testbed.apply(*self.parts.agent_objects)
 
     def start_control_plane_agent(self) -> None:
-        self._name_servers(CLIENT_NODE, names.SERVER)
+        self.name_servers(CLIENT_NODE, names.SERVER)
         self.start(CLIENT_NODE, AGENT_NAME, self.parts.control_plane_agent)
 
-    def _name_servers(self, node: str, name: str) -> None:
-        for server in SERVER_NODES:
+    def name_servers(self, node: str, name: str) -> None:
+        """Give the servers a name on a node, in place of DNS."""
+        for server in self.servers:
             self._add_host(node, self.topology.node(server).address, name)
 
     def start_proxies(self, service_address: str) -> str:
         """Start both proxies with different first servers; return a note on their name resolution."""
         self.lab.write_all(CLIENT_NODE, self.parts.proxy_files)
         words, resolving = self._start_dns(service_address)
-        first, second, third = (self.topology.node(node).address for node in SERVER_NODES)
+        first, second, third = (self.topology.node(node).address for node in self.servers)
         for program, port, servers in (
             (HTTPS, parts.HTTPS_PORT, (first, second, third)),
             (SOCKS, parts.SOCKS_PORT, (second, third, first)),
@@ -129,15 +133,16 @@ class HostedStage:
         if line not in known.splitlines():
             self.lab.write(node, HOSTS, f"{known.rstrip()}\n{line}\n".encode(), 0o644)
 
-    def wait_for_agents(self, nodes: Sequence[str], servers: int = len(SERVER_NODES)) -> None:
-        """Wait until each of these agents is connected to this many servers."""
+    def wait_for_agents(self, nodes: Sequence[str], servers: int = 0) -> None:
+        """Wait until each of these agents is connected to this many servers; 0: to all."""
+        wanted = servers or len(self.servers)
 
         def look() -> None:
             held = {node: self._servers_of(node) for node in nodes}
-            if set(held.values()) != {servers}:
+            if set(held.values()) != {wanted}:
                 raise NotYet(", ".join(f"{node}'s agent has {count} servers" for node, count in held.items()))
 
-        self.testbed.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
+        self.testbed.wait(f"every agent to have {wanted} servers", look, AGENTS_SECONDS)
 
     def metric(self, program: HostedProgram, name: str, *labels: str) -> float:
         """Sum a metric's samples whose labels contain all these texts. Raises NotYet: no answer."""

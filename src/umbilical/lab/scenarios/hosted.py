@@ -33,8 +33,8 @@ API: Final = "api"
 def run(testbed: Testbed) -> None:
     stage = HostedStage(real(testbed))
     start_cluster(testbed)
-    service, address = _start_service(stage)
-    _show_need(stage, address)
+    service, address = start_service(stage)
+    show_need(stage, address, CLIENT_NODE)
     _set_up_tunnel(stage)
     _use_tunnel(stage)
     _show_aggregated_api(stage)
@@ -43,7 +43,7 @@ def run(testbed: Testbed) -> None:
     lose_one_server(stage)
 
 
-def _start_service(stage: HostedStage) -> tuple[objects.ServiceObjects, str]:
+def start_service(stage: HostedStage) -> tuple[objects.ServiceObjects, str]:
     transcript = stage.transcript
     with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
@@ -52,7 +52,8 @@ def _start_service(stage: HostedStage) -> tuple[objects.ServiceObjects, str]:
     return service, address
 
 
-def _show_need(stage: HostedStage, address: str) -> None:
+def show_need(stage: HostedStage, address: str, node: str) -> None:
+    """Show that neither this node nor kube-apiserver reaches the pod."""
     transcript, testbed, management = stage.transcript, stage.testbed, stage.topology.management
     assert management is not None
     with transcript.step("the control plane cannot reach the nodes' network"):
@@ -61,10 +62,10 @@ def _show_need(stage: HostedStage, address: str) -> None:
             f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}"
         )
         url = f"http://{address}:{objects.PLAIN_PORT}/healthz"
-        direct = stage.lab.exec(CLIENT_NODE, [sys.executable, "-m", "umbilical.lab.fetch", url])
+        direct = stage.lab.exec(node, [sys.executable, "-m", "umbilical.lab.fetch", url])
         if direct.exit_code == 0:
-            raise complaint("the networks are not separate", f"{CLIENT_NODE} reached {url} without a tunnel")
-        transcript.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
+            raise complaint("the networks are not separate", f"{node} reached {url} without a tunnel")
+        transcript.saw(f"{node} to the pod: {direct.stderr.decode(errors='replace').strip()}")
         transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
         transcript.shows(call=CallResult.UNREACHABLE)
 
@@ -100,35 +101,42 @@ def _use_tunnel(stage: HostedStage) -> None:
 
 
 def _show_aggregated_api(stage: HostedStage) -> None:
-    transcript, testbed = stage.transcript, stage.testbed
-    with transcript.step("an aggregated API that no agent on a node can reach"):
-        _start_api(stage)
-        testbed.apply(*stage.parts.api_objects)
-        transcript.saw(wait_for_availability(testbed, "False", "FailedDiscoveryCheck"))
-        _check_callers(stage, ())
-    with transcript.step("with an agent of the control plane the API is available"):
+    with stage.transcript.step("an aggregated API that no agent on a node can reach"):
+        show_unreachable_api(stage, API_NODE)
+    with stage.transcript.step("with an agent of the control plane the API is available"):
         stage.start_control_plane_agent()
-        stage.wait_for_agents((CLIENT_NODE,))
-        transcript.saw(wait_for_availability(testbed, "True", "Passed"))
-        for line in testbed.wait("greetings", lambda: greetings(testbed), READY_SECONDS):
-            transcript.saw(line)
-        _check_callers(stage, (stage.topology.node(CLIENT_NODE).address,))
+        show_reachable_api(stage, API_NODE, CLIENT_NODE)
 
 
-def _start_api(stage: HostedStage) -> None:
-    stage.start(API_NODE, API, stage.parts.api.part)
-    address = stage.topology.node(API_NODE).address
+def show_unreachable_api(stage: HostedStage, node: str) -> None:
+    _start_api(stage, node)
+    stage.testbed.apply(*stage.parts.api_objects)
+    stage.transcript.saw(wait_for_availability(stage.testbed, "False", "FailedDiscoveryCheck"))
+    _check_callers(stage, node, ())
+
+
+def show_reachable_api(stage: HostedStage, node: str, agent_node: str) -> None:
+    stage.wait_for_agents((agent_node,))
+    stage.transcript.saw(wait_for_availability(stage.testbed, "True", "Passed"))
+    for line in stage.wait("greetings", lambda: greetings(stage.testbed), READY_SECONDS):
+        stage.transcript.saw(line)
+    _check_callers(stage, node, (stage.topology.node(agent_node).address,))
+
+
+def _start_api(stage: HostedStage, node: str) -> None:
+    stage.start(node, API, stage.parts.api.part)
+    address = stage.topology.node(node).address
 
     def look() -> None:
-        if stage.testbed.fetch(API_NODE, f"https://{address}/healthz") is None:
+        if stage.testbed.fetch(node, f"https://{address}/healthz") is None:
             raise NotYet("it does not answer on its own node")
 
     stage.wait("the aggregated API", look)
 
 
-def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
+def _check_callers(stage: HostedStage, node: str, wanted: tuple[str, ...]) -> None:
     """Check that the API was called from exactly these addresses."""
-    lines = [line for line in stage.lab.log(API_NODE, API).splitlines() if " from " in line]
+    lines = [line for line in stage.lab.log(node, API).splitlines() if " from " in line]
     seen = {line.partition(" from ")[2].partition(": ")[0].removeprefix("::ffff:") for line in lines}
     if seen != set(wanted):
         why = f"it was called from {', '.join(sorted(seen)) or 'nowhere'}"

@@ -40,6 +40,8 @@ class Scenario:
     workers: int = 2
     plan: Callable[[], Topology] | None = None
     """Returns the topology, if it is not the usual one."""
+    needs_image: bool = False
+    """Whether it runs programs that only the built image has."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -67,6 +69,7 @@ _MODULES: Final = {
     "ha": "ha",
     "upgrade": "upgrade",
     "hosted": "hosted",
+    "hosted-pods": "hosted_pods",
 }
 
 
