@@ -22,6 +22,7 @@ from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.render import objects as tunnel_objects
 from umbilical.bootstrap.render.render import render as render_tunnel
 from umbilical.bootstrap.render.render import render_kubernetes
+from umbilical.bootstrap.render.trial_webhook import trial_webhook
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.hardway.artifacts.graph import render as render_hardway
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE
@@ -40,7 +41,7 @@ from umbilical.hosted.objects.spec import (
     Workload,
 )
 from umbilical.hosted.objects.spec_reading import EXAMPLE, read_spec
-from umbilical.manifests.objects import DEFAULT_IMAGE, IMAGE, IMAGE_PROGRAMS, Object
+from umbilical.manifests.objects import DEFAULT_IMAGE, IMAGE, IMAGE_PROGRAMS, INTERPRETER, Object
 from umbilical.pki.pem import KeyPair
 
 OURS: Final = (DEFAULT_IMAGE, tunnel_objects.IMAGE)
@@ -81,7 +82,7 @@ def commands(container: Object) -> list[list[str]]:
 
 def is_in_image(program: str) -> bool:
     """The image's PATH has /usr/bin."""
-    return program in IMAGE_PROGRAMS if "/" in program else f"/usr/bin/{program}" in IMAGE_PROGRAMS
+    return (program if "/" in program else f"/usr/bin/{program}") in {*IMAGE_PROGRAMS, INTERPRETER}
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -115,6 +116,11 @@ def tunnel(shape: Shape, image: str | None) -> Iterator[object]:
     pair = KeyPair(b"certificate", b"key")
     kube_apiserver = hosted_workloads.as_bytes(hosted_workloads.static_pod())
     tree = render_kubernetes(spec, kube_apiserver, Certificates(b"ca", pair, pair))
+    return documents((one.path, one.content) for one in tree)
+
+
+def webhook() -> Iterator[object]:
+    tree = trial_webhook(DEFAULT_IMAGE, b"ca", KeyPair(b"certificate", b"key"))
     return documents((one.path, one.content) for one in tree)
 
 
@@ -157,6 +163,7 @@ RENDERED: Final[Mapping[str, tuple[int, Callable[[], Iterable[object]]]]] = {
         f"chart, {name}": (least, partial(chart_objects.rendering, name))
         for name, least in {"default": 5, "high-availability": 5, "cert-manager": 2, "agents-only": 1}.items()
     },
+    "test webhook": (1, webhook),
     "hard way, openshift": (2, lambda: hard_way(ClusterProfile.OPENSHIFT)),
     "hard way, kubernetes": (2, lambda: hard_way(ClusterProfile.KUBERNETES)),
 }
@@ -206,7 +213,7 @@ def test_every_program_of_the_image_is_a_command_that_is_installed() -> None:
 def test_the_image_has_every_program_of_the_table() -> None:
     image = read_image(built_archive())
     members = {f"/{member.name}": member for member in image.layer}
-    assert [path for path in IMAGE_PROGRAMS if path not in members] == []
+    assert [path for path in (*IMAGE_PROGRAMS, INTERPRETER) if path not in members] == []
     links = {path: members[path].linkname for path in IMAGE_PROGRAMS if members[path].issym()}
     assert links == {path: f"usr/bin/{IMAGE_PROGRAMS[path]}" for path in ("/proxy-server", "/proxy-agent")}
     search_path = dict(word.split("=", 1) for word in image.config["config"]["Env"])["PATH"]

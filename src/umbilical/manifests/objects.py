@@ -59,6 +59,8 @@ IMAGE_PROGRAMS: Final[Mapping[str, str]] = {
     "/usr/bin/konnectivity-https-proxy": "konnectivity-https-proxy",
 }
 """All programs that manifests may name in our image, with the installed command that each is. It has no shell."""
+INTERPRETER: Final = "/usr/bin/python3"
+"""The image's Python, which only the test webhook names: its code is in a ConfigMap."""
 
 
 ADDRESSES_DIRECTORY: Final = "/var/lib/cni/networks"

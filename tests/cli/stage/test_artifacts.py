@@ -69,6 +69,14 @@ def test_public_keys_are_taken_up_and_private_ones_refused(tmp_path: Path, init:
     assert "supersecret" not in init(tmp_path / "d", "--ssh-key", tmp_path / "id", status=2).err
 
 
+def test_an_image_s_archive_is_named_by_its_whole_path(tmp_path: Path, init: Run, monkeypatch: Patch) -> None:
+    (tmp_path / "ours.tar").touch()
+    monkeypatch.chdir(tmp_path)
+    init("c", "--image", "ours.tar")
+    assert read_config(tmp_path / "c").cluster.release.tunnel_archive == str(tmp_path / "ours.tar")
+    assert "UMB001" in init("d", "--image", "missing.tar", status=2).err
+
+
 def test_a_key_file_that_is_no_text_is_refused(tmp_path: Path, init: Run) -> None:
     (tmp_path / "id.pub").write_bytes(b"\xff\xfe")
     assert "UMB002" in init(tmp_path / "c", "--ssh-key", tmp_path / "id.pub", status=3).err

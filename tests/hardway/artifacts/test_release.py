@@ -15,8 +15,10 @@ from tests.support.release_directory import release_files
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.crds import bootstrap_crds, is_included, split_documents
+from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE
 from umbilical.hardway.artifacts.release import INFO, NEEDED, PROGRAMS, read_release, release_commands, upstream_payload
 from umbilical.hardway.config.cluster import ClusterProfile, ReleaseSource
+from umbilical.manifests.objects import DEFAULT_IMAGE
 
 FILES = release_directory.release_payload().crds
 
@@ -116,6 +118,9 @@ def test_the_kubernetes_profile_has_one_image_for_each_program() -> None:
     assert payload.images == hardway.payload(ClusterProfile.KUBERNETES).images
     assert set(PROGRAMS) == set(hardway.PROGRAMS)
     assert payload.version == "v1.36.3"
+    loaded = upstream_payload(ReleaseSource(repository="localhost", tag="lab", tunnel_archive="image.tar"))
+    assert {name for name, image in loaded.images.items() if image != payload.images[name]} == {TUNNEL_IMAGE}
+    assert loaded.images[TUNNEL_IMAGE] == DEFAULT_IMAGE
 
 
 def test_the_lines_that_extract_a_release_are_exact() -> None:

@@ -106,6 +106,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         ),
         ("kubernetes", {"release__image": "x"}, "release.image is only valid with profile: openshift"),
         ("openshift", {"release__tag": "lab"}, "release.tag is only valid with profile: kubernetes"),
+        ("openshift", {"release__tunnelArchive": "a.tar"}, "release.tunnelArchive is only valid with machines: lab"),
         ("openshift", {"machines": "lab"}, "RHCOS does not run in namespaces"),
         # What cannot be addressed.
         ("openshift", {"networks__machine": "192.168.126.0/26"}, "no address number 100; set nodes.bootstrap.address"),

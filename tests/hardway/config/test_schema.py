@@ -37,6 +37,7 @@ UNSET: dict[str, Any] = {
     "mac": "52:54:00:00:00:01",
     "interface": "enp1s0",
     "directory": "release",
+    "tunnelArchive": "image.tar",
     "sshKeys": [hardway.SSH_KEY],
     "sshKeyFile": "~/.ssh/id_ed25519",
 }
@@ -70,7 +71,7 @@ def sample(key: Key) -> Any:
 
 
 def home(key: Key) -> str:
-    return "kubernetes" if key.only is ClusterProfile.KUBERNETES else "openshift"
+    return "kubernetes" if key.only in (ClusterProfile.KUBERNETES, MachinesKind.LAB) else "openshift"
 
 
 def with_key(key: Key, name: str | None = None, profile: str | None = None) -> dict[str, Any]:
@@ -112,10 +113,12 @@ def test_schema_and_reader_refuse_a_key_beside_every_key() -> None:
 
 def test_schema_and_reader_refuse_a_key_where_it_means_nothing() -> None:
     for key in [key for key in KEYS if key.only is not None]:
-        document = with_key(key, profile="openshift" if key.only is ClusterProfile.KUBERNETES else "kubernetes")
+        document = with_key(key, profile="openshift" if home(key) == "kubernetes" else "kubernetes")
         assert taken(document) == NEITHER, key.path
         if key.only is MachinesKind.LIBVIRT:
             assert taken({**document, "machines": "libvirt"}) == BOTH, key.path
+        if key.only is MachinesKind.LAB:
+            assert taken({**with_key(key), "machines": "libvirt"}) == NEITHER, key.path
 
 
 def test_schema_and_reader_miss_what_is_needed() -> None:
@@ -214,7 +217,9 @@ def test_every_key_that_means_something_is_explained(options: ExampleOptions) ->
 @pytest.mark.parametrize("options", WISHES)
 def test_what_its_comments_show_holds_already(options: ExampleOptions) -> None:
     text = example(options).decode()
-    samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
+    samples = (
+        r"(\s*)# ((?:sshKeys|sshKeyFile|directory|tunnelArchive|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
+    )
     kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
     bare = "\n".join(re.sub(r"^(\s*)# ([a-zA-Z]+: \S.*)$", r"\1\2", line) for line in kept)
     # Explanations have a colon too; they begin with a word that is no key.

@@ -196,6 +196,18 @@ def test_where_no_lab_is_everything_is_absent_and_destroying_is_fine(tmp_path: P
         machines.enter()
 
 
+def test_an_archive_must_have_the_image_that_manifests_name_and_be_there_from_the_beginning(
+    tmp_path: Path, machines: LabMachines, cluster: Cluster, place: Path
+) -> None:
+    archive = tmp_path / "other.tar"
+    write_archive(archive, ["localhost/other:1"], [], ImageConfig("amd64"))
+    with pytest.raises(LabError, match=r"UMB849(.|\n)*contains localhost/other:1"):
+        LabMachines(tmp_path / "lab", "test", image=archive).build(cluster, infrastructure(cluster))
+    assert not (tmp_path / "lab").exists()
+    with pytest.raises(LabError, match=r"UMB737(.|\n)*without the image"):
+        LabMachines(place, "test", image=archive).build(cluster, infrastructure(cluster))
+
+
 def test_a_changed_first_config_is_taken_over_and_a_later_one_stays(
     machines: LabMachines, cluster: Cluster, place: Path
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from tests.support.hardway_lab import PROGRAMS, inside
 from tests.support.hardway_run import Cluster, began, reached
+from tests.support.image_archives import FOLDER, built_archive
 from tests.support.labs import control_groups_of, machine_picture, processes_naming, wait_until
 
 from conformance import BEFORE_PIVOT, BOOTSTRAP
@@ -20,12 +21,18 @@ from conformance_report import SpecResult, read_outcomes
 from conformance_run import ConformanceCluster, SuiteRun
 from umbilical.bootstrap.render.trial_webhook import NAME, REMOVAL
 from umbilical.cli.stage.cluster import LAB
+from umbilical.hardway.artifacts.tunnel import KUBERNETES_NAMESPACE
 from umbilical.hardway.ledger import RECORD
 from umbilical.host import processes
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.images import SHELL, UMBILICAL
+from umbilical.lab.kubelet import containerd
 from umbilical.lab.lab import Lab
+from umbilical.manifests.objects import DEFAULT_IMAGE
 
+INIT: Final = ("init", "--profile", "kubernetes", "--machines", "lab")
+# The gate has built it by then; otherwise the tunnel runs from the image that the lab makes.
+IMAGE: Final = ("--image", str(built_archive())) if FOLDER else ()
 ALL: Final = (
     *PROGRAMS,
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
@@ -100,6 +107,8 @@ def check_modes(cluster: Cluster) -> None:
 def check_webhooks_before_the_pivot(cluster: Cluster, scratch: Path) -> None:
     """The only kube-apiserver has no route to pods: the test webhook and Kubernetes' own specs need the tunnel."""
     cluster.succeed("run", BEFORE_PIVOT)
+    if IMAGE:
+        check_the_tunnel_s_image(cluster)
     suite = ConformanceCluster(cluster.folder, print)
     suite.lay_programs()
     nodes = suite.node_ids()
@@ -117,10 +126,22 @@ def check_webhooks_before_the_pivot(cluster: Cluster, scratch: Path) -> None:
     assert after.failures == before.failures
 
 
+def check_the_tunnel_s_image(cluster: Cluster) -> None:
+    """The server is a static pod of a kubelet without an API, so containerd knows it; the agents are pods that run."""
+    shown = cluster.succeed("kubectl", "--", "get", "pods", "-n", KUBERNETES_NAMESPACE, "-o", "json")
+    states = [one for pod in json.loads(shown)["items"] for one in pod["status"]["containerStatuses"]]
+    assert [(one["image"], one["ready"]) for one in states] == [(DEFAULT_IMAGE, True)]
+    lab = Lab.open(cluster.folder / LAB)
+    listed = containerd.ctr(lab, "bootstrap", "containers", "ls").check().text.splitlines()
+    images = {id_: image for id_, image, *_ in map(str.split, listed)}
+    assert [images[id_] for id_ in containerd.task_pids(lab, "bootstrap")].count(DEFAULT_IMAGE) == 1
+
+
 def check_the_test_webhook(cluster: Cluster, scratch: Path) -> None:
     rendered = scratch / "webhook"
     umbilical = [sys.executable, "-m", "umbilical", "bootstrap"]
-    processes.run([*umbilical, "render", "--test-webhook", UMBILICAL, "--out", str(rendered)], 60)
+    image = DEFAULT_IMAGE if IMAGE else UMBILICAL
+    processes.run([*umbilical, "render", "--test-webhook", image, "--out", str(rendered)], 60)
     cluster.succeed("kubectl", "--", "apply", "-f", str(rendered))
     pod = ("-n", NAME, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=60s")
     cluster.succeed("kubectl", "--", *pod)
@@ -165,7 +186,7 @@ def check_killed_services_come_back(cluster: Cluster) -> None:
 def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(tmp_path: Path) -> None:
     before = machine_picture()
     cluster = Cluster(tmp_path / "cluster")
-    cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", "1", "--workers", "1")
+    cluster.succeed(*INIT, *IMAGE, "--masters", "1", "--workers", "1")
     try:
         # Before etcd starts on the master: the suite waits for every pod of kube-system, and a learner is not ready.
         check_webhooks_before_the_pivot(cluster, tmp_path)
@@ -201,7 +222,7 @@ def test_a_larger_cluster_survives_five_kills_at_random_moments(tmp_path: Path) 
     masters, workers = os.environ.get("UMBILICAL_HARDWAY_NODES", "3+2").split("+")
     before = machine_picture()
     cluster = Cluster(tmp_path / "cluster")
-    cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", masters, "--workers", workers)
+    cluster.succeed(*INIT, *IMAGE, "--masters", masters, "--workers", workers)
     print(f"seed {seed}, {masters} masters, {workers} workers")
     try:
         for _ in range(5):

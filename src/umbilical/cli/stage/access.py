@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from umbilical.cli.options import ARCHIVE
 from umbilical.cli.stage.cluster import directory_option, machines_for
 from umbilical.fault import HardwayError
 
@@ -107,7 +108,7 @@ def logs(folder: Path, node: str, program: str | None, lines: int, follow: bool)
 
 @click.command()
 @directory_option
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=ARCHIVE)
 def load_image(folder: Path, file: Path) -> None:
     """Load an image archive onto all nodes that are on.
 

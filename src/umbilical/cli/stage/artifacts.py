@@ -3,13 +3,14 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.options import FILE
+from umbilical.cli.options import ARCHIVE, FILE
 from umbilical.cli.stage.cluster import directory_option, here, utc_now
 from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="Number of workers.")
 @click.option("--name", default="", help="Cluster name; default: lab for kubernetes, ocp4 for openshift.")
 @click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="SSH public key file for user core; repeatable.")
+@click.option(
+    "--image", type=ARCHIVE, help="Image archive from which the tunnel runs in a lab, as `make image` writes it."
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing cluster.yaml.")
 def init(
     folder: Path,
@@ -48,6 +52,7 @@ def init(
     workers: int,
     name: str,
     ssh_keys: tuple[Path, ...],
+    image: Path | None,
     overwrite: bool,
 ) -> None:
     """Write an example cluster.yaml with every key explained.
@@ -59,7 +64,8 @@ def init(
     from umbilical.host.files import make_directory, write_public
 
     wish = _wish(profile, machines, masters, workers, name, ssh_keys)
-    content = example(wish)
+    # Absolute: the key in the file is relative to the file.
+    content = example(replace(wish, tunnel_archive=str(image.absolute())) if image else wish)
     path = write_public(make_directory(folder) / CONFIG, content, overwrite=overwrite)
     click.echo(path)
     place = here(folder)

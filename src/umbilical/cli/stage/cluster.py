@@ -116,7 +116,8 @@ def machines_for(cluster: Cluster, folder: Path) -> Machines:
         return LibvirtMachines(cluster, folder)
     from umbilical.lab.hardway.machines import LabMachines
 
-    return LabMachines(folder / LAB, cluster.name)
+    archive = cluster.release.tunnel_archive
+    return LabMachines(folder / LAB, cluster.name, image=folder / Path(archive).expanduser() if archive else None)
 
 
 def smoke_test_for(cluster: Cluster) -> SmokeTest | None:

@@ -15,6 +15,7 @@ from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, ReleasePayload
 from umbilical.hardway.config.cluster import ReleaseSource
 from umbilical.hardway.explain.entry import Topic, TopicKind
+from umbilical.manifests.objects import DEFAULT_IMAGE
 
 IMAGE_REFERENCES: Final = "image-references"
 METADATA: Final = "release-metadata"
@@ -82,6 +83,8 @@ def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None
 def upstream_payload(source: ReleaseSource) -> ReleasePayload:
     """Return the images of the kubernetes profile."""
     images = {program: f"{source.repository}/{program}:{source.tag}" for program in PROGRAMS}
+    if source.tunnel_archive:
+        images[TUNNEL_IMAGE] = DEFAULT_IMAGE
     return ReleasePayload(source.version, "", images)
 
 

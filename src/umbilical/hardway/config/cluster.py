@@ -88,6 +88,8 @@ class ReleaseSource:
     version: str = ""
     repository: str = ""
     tag: str = ""
+    tunnel_archive: str = ""
+    """File with our image, which a lab's machines load; empty: the tunnel's image is one of the others."""
 
 
 @dataclass(frozen=True)

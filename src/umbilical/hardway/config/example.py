@@ -25,6 +25,7 @@ _DECIDED: Final = (
 """Optional keys that are written with a value."""
 _SAMPLES: Final = {
     "release.directory": "release",
+    "release.tunnelArchive": "umbilical-VERSION-amd64.oci.tar",
     "access.sshKeys": ["ssh-ed25519 AAAA... you@here"],
     "access.sshKeyFile": "~/.ssh/id_ed25519",
     "access.pullSecretFile": "pull-secret.json",
@@ -53,6 +54,7 @@ class ExampleOptions:
     workers: int
     name: str = ""
     ssh_keys: tuple[str, ...] = ()
+    tunnel_archive: str = ""
 
 
 EXAMPLES: Final = (
@@ -81,6 +83,7 @@ def _chosen(options: ExampleOptions) -> dict[str, ResolvedValue]:
         "nodes.masters.count": options.masters,
         "nodes.workers.count": options.workers,
         **({"access.sshKeys": options.ssh_keys} if options.ssh_keys else {}),
+        **({"release.tunnelArchive": options.tunnel_archive} if options.tunnel_archive else {}),
     }
     return {path: ResolvedValue(path, value, Origin.GIVEN) for path, value in values.items()}
 

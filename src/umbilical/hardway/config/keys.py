@@ -199,6 +199,13 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("release.version", _VERSION, "Expected version; a release of another version is an error."),
     Key("release.repository", _IMAGE, "Repository of the images: REPOSITORY/PROGRAM:TAG.", ClusterProfile.KUBERNETES),
     Key("release.tag", _TAG, "Tag of the programs' images.", ClusterProfile.KUBERNETES),
+    Key(
+        "release.tunnelArchive",
+        _PATH,
+        "Archive of our image, as `make image` writes it, relative to this file. Every machine loads it, and the "
+        "tunnel's server and agents run from it. Without it they run from an image that the lab makes.",
+        MachinesKind.LAB,
+    ),
     Key("networks.machine", NETWORK, "Network of the machines; the three networks must not overlap."),
     Key("networks.pods", NETWORK, "Network of the pods."),
     Key("networks.hostPrefix", NumberValue(1, 128), "Prefix length of each node's pod CIDR."),

@@ -121,7 +121,7 @@ def schema() -> dict[str, Any]:
         "title": "A cluster that is built the hard way (umbilical stage)",
         **_object(key_tree()),
         "type": "object",
-        "allOf": [_refusal(key) for key in KEYS if key.only is not None],
+        "allOf": [_refusal(key.path, key.only) for key in KEYS if key.only is not None],
     }
 
 
@@ -145,19 +145,26 @@ def _member(name: str, below: Key | KeyTree) -> dict[str, Any]:
     return _object(below)
 
 
-def _refusal(key: Key) -> dict[str, Any]:
+def _refusal(path: str, only: ClusterProfile | MachinesKind) -> dict[str, Any]:
     """Forbid a key for the other profile or the other machines."""
     absent: dict[str, Any] = {"type": "null"}
-    for part in reversed(key.path.split(".")):
+    for part in reversed(path.split(".")):
         absent = {"properties": {part: absent}}
-    return {"if": _is_elsewhere(key.only), "then": absent}
+    return {"if": _is_elsewhere(only), "then": absent}
 
 
-def _is_elsewhere(only: ClusterProfile | MachinesKind | None) -> dict[str, Any]:
+_ELSEWHERE: Final = {
+    MachinesKind.LIBVIRT: (MachinesKind.LAB, ClusterProfile.KUBERNETES),
+    MachinesKind.LAB: (MachinesKind.LIBVIRT, ClusterProfile.OPENSHIFT),
+}
+"""Kind of machines -> the other kind, and the profile that has it as default."""
+
+
+def _is_elsewhere(only: ClusterProfile | MachinesKind) -> dict[str, Any]:
     if isinstance(only, ClusterProfile):
         return {"not": {"properties": {"profile": {"const": only.value}}}}
-    # Without `machines`, the profile decides; only libvirt has such keys.
-    assert only is MachinesKind.LIBVIRT
-    named = {"properties": {"machines": {"const": MachinesKind.LAB.value}}, "required": ["machines"]}
-    implied = {"properties": {"profile": {"const": ClusterProfile.KUBERNETES.value}, "machines": {"type": "null"}}}
+    other, its_profile = _ELSEWHERE[only]
+    named = {"properties": {"machines": {"const": other.value}}, "required": ["machines"]}
+    # Without `machines`, the profile decides.
+    implied = {"properties": {"profile": {"const": its_profile.value}, "machines": {"type": "null"}}}
     return {"anyOf": [named, implied]}

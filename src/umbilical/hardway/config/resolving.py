@@ -255,6 +255,7 @@ class ConfigResolver:
                 version=take("release.version", UPSTREAM_VERSION),
                 repository=take("release.repository", LAB_REPOSITORY),
                 tag=take("release.tag", LAB_TAG),
+                tunnel_archive=take("release.tunnelArchive", ""),
             )
         is_default = not (self.origins.is_given("release.image") or self.origins.is_given("release.directory"))
         return ReleaseSource(

@@ -15,7 +15,7 @@ import yaml
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped
 from umbilical.fault import HostError, RenderError
 from umbilical.hardway.artifacts import layout, machine_config
-from umbilical.hardway.artifacts.release import ReleaseCommand, release_commands
+from umbilical.hardway.artifacts.release import ReleaseCommand, release_commands, upstream_payload
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
@@ -136,16 +136,13 @@ def _check_rendered(site: Site) -> Verdict:
 
 
 def _check_images(site: Site) -> Verdict:
-    """OpenShift images need a digest; upstream images the repository and tag of the config."""
+    """OpenShift images need a digest; upstream images are those that the config names."""
     release = site.cluster.release
+    known = set(upstream_payload(release).images.values())
     wrong = [
         f"{path}: {image}"
         for path, image in images(site)
-        if not (
-            "@sha256:" in image
-            if site.cluster.is_openshift
-            else image.startswith(f"{release.repository}/") and image.endswith(f":{release.tag}")
-        )
+        if not ("@sha256:" in image if site.cluster.is_openshift else image in known)
     ]
     if not any(images(site)):
         place = release.directory or RELEASE

@@ -26,10 +26,12 @@ from umbilical.lab.hardway.names import HOST, LabResolver, forward_checks, rever
 from umbilical.lab.hardway.node import HOSTS, LabNode
 from umbilical.lab.isolation import find_program
 from umbilical.lab.kubelet import node_runtime
+from umbilical.lab.kubelet.image_format import read_names
 from umbilical.lab.kubelet.node_runtime import CNI_PACKAGE, check_needs, find_cni
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.state import LabDirectory, RunnerKind, read_state
+from umbilical.manifests.objects import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
@@ -82,10 +84,11 @@ GIB: Final = 1 << 30
 class LabMachines:
     """Every call opens the lab by its directory: a run may have been killed, or several may use it."""
 
-    def __init__(self, directory: Path, name: str, bin_dir: Path | None = None) -> None:
+    def __init__(self, directory: Path, name: str, bin_dir: Path | None = None, *, image: Path | None = None) -> None:
         self._directory = directory
         self._name = name
         self._bin_dir = bin_dir
+        self._image = image
         self._home: int | None = None
 
     @property
@@ -105,11 +108,15 @@ class LabMachines:
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         """Create the lab with its host node, load balancer and resolver, or repair missing parts.
 
-        Raises LabError: this machine cannot run it, or a lab with another topology exists (UMB737).
+        Raises LabError: this machine cannot run it, a lab with another topology or image exists (UMB737), or the
+        image's archive was not read (UMB849).
         """
         lab = self._open() or self._make(cluster)
         if lab.topology != topology_of(cluster):
             why = "its nodes or networks differ from cluster.yaml"
+            raise LabError("UMB737", f"{self._directory} holds another lab", why, "umbilical stage destroy")
+        if self._image is not None and lab.state.image != os.path.abspath(self._image):
+            why = f"its machines were created without the image {self._image}"
             raise LabError("UMB737", f"{self._directory} holds another lab", why, "umbilical stage destroy")
         for node in cluster.nodes:
             # Link down for a machine that is off: else the kernel would refuse connections instead of staying silent.
@@ -223,8 +230,10 @@ class LabMachines:
     def _make(self, cluster: Cluster) -> Lab:
         found = binaries.find(PEERS, self._bin_dir)
         check_needs(found)
-        request = UpRequest(self._directory, self._name, topology_of(cluster), RunnerKind.KUBELET, found)
-        return labs.up(request)
+        if self._image is not None:
+            _check_image(self._image)
+        topology = topology_of(cluster)
+        return labs.up(UpRequest(self._directory, self._name, topology, RunnerKind.KUBELET, found, image=self._image))
 
     def _set_up_host(self, lab: Lab, cluster: Cluster) -> None:
         networks = cluster.networks
@@ -233,6 +242,14 @@ class LabMachines:
             lab.exec(HOST, ["ip", "address", "replace", address, "dev", MACHINE_LINK]).check()
         lab.write(HOST, "/etc/hosts", HOSTS.encode(), 0o644)
         lab.write(HOST, "/etc/resolv.conf", f"nameserver {networks.dns}\n".encode(), 0o644)
+
+
+def _check_image(archive: Path) -> None:
+    """Check that an archive has the image that manifests name. Raises LabError: UMB849."""
+    known = read_names(archive)
+    if DEFAULT_IMAGE not in known:
+        why = f"manifests name {DEFAULT_IMAGE}, and it contains {', '.join(known)}"
+        raise LabError("UMB849", f"the image in {archive} was not used", why, "make image")
 
 
 def _named(files: Mapping[str, bytes], folder: str, ending: str = "") -> dict[str, bytes]:
