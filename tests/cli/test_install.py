@@ -1,4 +1,4 @@
-"""`umbilical server install` and `umbilical agent install`: units that run what was asked for."""
+"""`umbilical server install` and `umbilical agent install`: units and static pods that run what was asked for."""
 
 import re
 import shlex
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from tests.cli.native import options_of
 from tests.support.commands import Run
 
@@ -37,6 +38,11 @@ def units(umbilical: Run, daemon: str, *arguments: str) -> str:
     return umbilical(daemon, "install", "--systemd", *PROGRAM, *arguments).out
 
 
+def pod(umbilical: Run, daemon: str, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(umbilical(daemon, "install", "--static-pod", *arguments).out)
+    return found
+
+
 def command_line(unit: str) -> list[str]:
     """Return the words of ExecStart, with the paths of files in place of the credentials."""
     files = dict(re.findall(r"^LoadCredential=([^:]+):(.*)$", unit, re.MULTILINE))
@@ -63,7 +69,7 @@ def _agent_settings(words: list[str]) -> AgentSettings:
         ("agent", (*AGENT, "--id=a"), _agent_settings),
     ],
 )
-def test_the_unit_runs_the_daemon_with_the_settings_that_were_given(
+def test_both_forms_run_the_daemon_with_the_settings_that_were_given(
     umbilical: Run, daemon: str, given: tuple[str, ...], settings: Any
 ) -> None:
     program, *words = command_line(units(umbilical, daemon, *given))
@@ -71,11 +77,17 @@ def test_the_unit_runs_the_daemon_with_the_settings_that_were_given(
     absolute = [f"--cert={Path.cwd()}/c" if word == "--cert=c" else word for word in given]
     assert settings(words[2:]) == settings(absolute)
 
+    below = [re.sub("=/(c|k|ca|token)$", r"=/etc/u/\1", word) for word in absolute]
+    below = ["--cert=/etc/u/c" if word.startswith("--cert=") else word for word in below]
+    (container,) = pod(umbilical, daemon, *below)["spec"]["containers"]
+    assert (container["command"], container["args"][:2]) == (["umbilical"], [daemon, "run"])
+    assert settings(container["args"][2:]) == settings(below)
+
 
 @pytest.mark.parametrize(("daemon", "group"), [("server", server.server), ("agent", agent.agent)])
 def test_install_takes_every_option_of_run(daemon: str, group: click.Group) -> None:
     run, install = ({option.name for option in group.commands[name].params} for name in ("run", "install"))
-    assert install - run == {"systemd", "out", "overwrite", "program"}
+    assert install - run == {"systemd", "static_pod", "out", "overwrite", "program", "image"}
     assert run - install == set()
 
 
@@ -89,6 +101,11 @@ def test_the_environment_counts_as_given(umbilical: Run, monkeypatch: pytest.Mon
     [
         (("server", "install", *UNIX), "UMB001 umbilical server install: wrong usage"),
         (("server", "install", "--systemd"), "UMB001 umbilical server install: wrong usage"),
+        (("server", "install", "--systemd", "--static-pod", *UNIX), "UMB001 umbilical server install: wrong usage"),
+        (("server", "install", "--static-pod", *PROGRAM, *UNIX), "UMB001 umbilical server install: wrong usage"),
+        (("server", "install", "--systemd", "--image=a", *UNIX), "UMB001 umbilical server install: wrong usage"),
+        (("server", "install", "--static-pod", "--image=a b", *UNIX), "UMB110 image a b is not valid"),
+        (("server", "install", "--static-pod", "--listen=unix:/run/x", *SERVER_FILES), "UMB214 the pod would get all"),
         (("server", "install", "--systemd", *UNIX[:-1]), "UMB201 any agent would be accepted"),
         (("server", "install", "--systemd", *UNIX, "--cert=/c"), "UMB004 --cert, --key, --ca and --crl cannot be"),
         (("server", "install", "--systemd", "--listen=unix:/run/x ", *SERVER_FILES), "UMB209 '/run/x '"),
@@ -96,7 +113,7 @@ def test_the_environment_counts_as_given(umbilical: Run, monkeypatch: pytest.Mon
     ],
 )
 def test_what_run_would_refuse_is_not_rendered(umbilical: Run, arguments: tuple[str, ...], line: str) -> None:
-    status = {"UMB001": 2, "UMB201": 3, "UMB004": 3, "UMB209": 3}[line[:6]]
+    status = 2 if line.startswith("UMB001") else 3
     told = umbilical(*arguments, status=status)
     assert told.err.startswith(line)
     assert told.out == ""
@@ -148,3 +165,18 @@ def test_a_program_that_the_unit_would_not_see_is_noted(umbilical: Run, tmp_path
         told = umbilical("agent", "install", "--systemd", *AGENT, "--program", program)
         assert told.err.startswith(f"note: {program} is below {folder}, which the unit does not see: ")
     assert umbilical("agent", "install", "--systemd", *AGENT, *PROGRAM).err == ""
+
+
+def test_a_static_pod_is_written_with_the_image_and_what_is_next(umbilical: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    told = umbilical("server", "install", "--static-pod", "--image=registry.example/u:1", *UNIX, "--out", folder)
+    assert [line.split()[::2] for line in told.lines] == [["0600", "umbilical-server.yaml"]]
+    assert told.err.splitlines() == [
+        "next, as root on the machine that runs the pod:",
+        f"  cp {folder}/umbilical-server.yaml /etc/kubernetes/manifests/",
+    ]
+    manifest = yaml.safe_load((folder / "umbilical-server.yaml").read_text())
+    assert [one["image"] for one in manifest["spec"]["containers"]] == ["registry.example/u:1"]
+    assert manifest["spec"]["terminationGracePeriodSeconds"] == 60
+    again = umbilical("server", "install", "--static-pod", *UNIX, "--out", folder, status=3)
+    assert again.err.startswith("UMB801 ")

@@ -41,7 +41,9 @@ from umbilical.hosted.objects.spec import (
     Workload,
 )
 from umbilical.hosted.objects.spec_reading import EXAMPLE, read_spec
+from umbilical.manifests.daemon_pod import PodPlace, daemon_pod
 from umbilical.manifests.objects import DEFAULT_IMAGE, IMAGE, IMAGE_PROGRAMS, INTERPRETER, Object
+from umbilical.manifests.systemd_units import ServiceUnit, UnitOption
 from umbilical.pki.pem import KeyPair
 
 OURS: Final = (DEFAULT_IMAGE, tunnel_objects.IMAGE)
@@ -131,6 +133,15 @@ def hard_way(profile: ClusterProfile) -> Iterator[object]:
     return documents((one.path, one.content) for one in tree)
 
 
+def static_pods() -> Iterator[object]:
+    files = (UnitOption("--key", "/etc/umbilical/pki/tls.key", is_file=True), UnitOption("--id", "a"))
+    for daemon, socket in (("server", "/run/umbilical/server.sock"), ("agent", "")):
+        command = ("umbilical", daemon, "run")
+        unit = ServiceUnit(f"umbilical-{daemon}", daemon, command, files, stop_seconds=30.0, socket_path=socket)
+        tree = daemon_pod(unit, PodPlace(DEFAULT_IMAGE, "", 8092, "node"))
+        yield from documents((one.path, one.content) for one in tree)
+
+
 def files_of_the_repository() -> Iterator[object]:
     """Blocks of the documents, and finished manifests of a chart."""
     for path in sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]):
@@ -164,6 +175,7 @@ RENDERED: Final[Mapping[str, tuple[int, Callable[[], Iterable[object]]]]] = {
         for name, least in {"default": 5, "high-availability": 5, "cert-manager": 2, "agents-only": 1}.items()
     },
     "test webhook": (1, webhook),
+    "static pods": (2, static_pods),
     "hard way, openshift": (2, lambda: hard_way(ClusterProfile.OPENSHIFT)),
     "hard way, kubernetes": (2, lambda: hard_way(ClusterProfile.KUBERNETES)),
 }

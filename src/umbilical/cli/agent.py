@@ -1,4 +1,4 @@
-"""`umbilical agent run` and `install`: the agent with our own flags and safe defaults; its systemd unit."""
+"""`umbilical agent run` and `install`: the agent with our own flags and safe defaults; its unit and static pod."""
 
 from functools import partial
 from typing import Any, Final
@@ -50,7 +50,7 @@ def run(**options: Any) -> int:
 @settings_options(AGENT)
 @click.pass_context
 def install(context: click.Context, /, **options: Any) -> None:
-    """Render a systemd unit that runs the agent.
+    """Render a systemd unit or a static pod for the agent.
 
     Takes the options of `agent run`; nothing on this machine is changed. Files are given by their paths on the
     agent's machine, and need not exist here.
@@ -59,7 +59,7 @@ def install(context: click.Context, /, **options: Any) -> None:
     _lease_selection(options)
     ports = [settings.health_listen, settings.admin_listen]
     unit = units.service_unit(context, AGENT, "agent", stop_seconds=STOP_SECONDS, ports=ports)
-    units.write(unit, options)
+    units.write(unit, options, settings.health_listen, tier="node")
 
 
 def agent_settings(options: dict[str, Any], *, may_come_later: bool = False) -> AgentSettings:

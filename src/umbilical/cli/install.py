@@ -1,4 +1,4 @@
-"""What `server install` and `agent install` share: options, the daemon's options as text again, and writing units."""
+"""What `server install` and `agent install` share: options, the daemon's options as text again, and writing files."""
 
 import os
 import sys
@@ -32,15 +32,21 @@ def unit_options(command: Any) -> Any:
 
 
 _OPTIONS: Final = (
-    click.option("--systemd", "systemd", is_flag=True, required=True, help="Render units of systemd, the only form."),
+    click.option("--systemd", "systemd", is_flag=True, help="Render units of systemd."),
+    click.option("--static-pod", "static_pod", is_flag=True, help="Render the manifest of a static pod."),
     click.option(
-        "--out", metavar="DIR|-", default=STDOUT, show_default=True, help="Output directory; - prints the units."
+        "--out", metavar="DIR|-", default=STDOUT, show_default=True, help="Output directory; - prints the files."
     ),
     click.option("--overwrite", is_flag=True, help="Replace existing files."),
     click.option(
         "--program",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Path of umbilical on the machine of the unit; default: the program that runs now.",
+        help="With --systemd: path of umbilical on its machine; default: the program that runs now.",
+    ),
+    click.option(
+        "--image",
+        metavar="REFERENCE",
+        help="With --static-pod: image with umbilical; default: localhost/umbilical with this version.",
     ),
 )
 
@@ -54,19 +60,28 @@ def service_unit(
     socket_path: str = "",
     ports: Iterable[ListenAddress | UnixFrontend],
 ) -> "ServiceUnit":
-    """Return the unit of `umbilical DAEMON run` with the options that were given."""
+    """Return `umbilical DAEMON run` with the options that were given. Raises UsageError: the form is unclear."""
     from umbilical.manifests.systemd_units import ServiceUnit
 
-    program = context.params["program"] or _running_program()
     return ServiceUnit(
         name=f"umbilical-{daemon}",
         description=f"Konnectivity {daemon} (Umbilical)",
-        command=(os.path.abspath(program), daemon, "run"),
+        command=(_program(context.params), daemon, "run"),
         options=given(context, table),
         stop_seconds=stop_seconds,
         socket_path=socket_path,
         has_low_port=any(isinstance(place, ListenAddress) and 0 < place.port < _FIRST_FREE_PORT for place in ports),
     )
+
+
+def _program(options: dict[str, Any]) -> str:
+    if options["systemd"] == options["static_pod"]:
+        raise click.UsageError("give one of --systemd and --static-pod")
+    other, form = ("program", "--systemd") if options["static_pod"] else ("image", "--static-pod")
+    if options[other] is not None:
+        raise click.UsageError(f"--{other} needs {form}")
+    # In a pod the image's PATH finds it.
+    return "umbilical" if options["static_pod"] else os.path.abspath(options["program"] or _running_program())
 
 
 def _running_program() -> str:
@@ -110,20 +125,39 @@ def _text(row: Setting, value: Any) -> str:
     return str(value)
 
 
-def write(unit: "ServiceUnit", options: dict[str, Any]) -> None:
-    """Print the units, or write them and print the next commands. Raises Fault: as `write_tree`, or UMB209."""
+def write(unit: "ServiceUnit", options: dict[str, Any], health: ListenAddress, *, tier: str) -> None:
+    """Print the files, or write them and print the next commands.
+
+    Raises Fault: as `write_tree`, UMB110, UMB209 or UMB214.
+    """
     from umbilical.cli.tree_files import print_files, write_tree
+    from umbilical.manifests.daemon_pod import PodPlace, daemon_pod
+    from umbilical.manifests.objects import DEFAULT_IMAGE
     from umbilical.manifests.systemd_units import units
 
-    out = options["out"]
-    tree = units(unit, f"umbilical {unit.command[1]} install --systemd")
+    out, is_pod = options["out"], options["static_pod"]
+    if is_pod:
+        tree = daemon_pod(unit, PodPlace(options["image"] or DEFAULT_IMAGE, health.host, health.port, tier))
+    else:
+        tree = units(unit, f"umbilical {unit.command[1]} install --systemd")
     if out == STDOUT:
         click.echo("\n".join(f"# {asset.path}\n{asset.content.decode()}" for asset in tree), nl=False)
     else:
         write_tree(tree, Path(out), overwrite=options["overwrite"])
         print_files(tree)
-        _print_next(out, [asset.path for asset in tree])
-    _note_hidden(unit.command[0])
+        (_print_next_for_pod if is_pod else _print_next)(out, [asset.path for asset in tree])
+    if not is_pod:
+        _note_hidden(unit.command[0])
+
+
+def _print_next_for_pod(out: str, names: Sequence[str]) -> None:
+    from umbilical.manifests.daemon_pod import MANIFESTS
+
+    if os.path.abspath(out) == MANIFESTS:
+        click.echo("next: the kubelet of this machine starts it as soon as the image and its files are there", err=True)
+        return
+    click.echo("next, as root on the machine that runs the pod:", err=True)
+    click.echo(f"  cp {' '.join(os.path.join(out, name) for name in names)} {MANIFESTS}/", err=True)
 
 
 def _print_next(out: str, names: Sequence[str]) -> None:

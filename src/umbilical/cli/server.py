@@ -1,4 +1,4 @@
-"""`umbilical server run` and `install`: the server with our own flags and safe defaults; its systemd units."""
+"""`umbilical server run` and `install`: the server with our own flags and safe defaults; its units and static pod."""
 
 import os
 from pathlib import Path
@@ -58,7 +58,7 @@ def run(**options: Any) -> int:
 @settings_options(SERVER)
 @click.pass_context
 def install(context: click.Context, /, **options: Any) -> None:
-    """Render systemd units that run the server.
+    """Render systemd units or a static pod for the server.
 
     Takes the options of `server run`; nothing on this machine is changed. Files are given by their paths on the
     server's machine, and need not exist here.
@@ -74,7 +74,7 @@ def install(context: click.Context, /, **options: Any) -> None:
         socket_path=str(frontend.path.absolute()) if isinstance(frontend, UnixFrontend) else "",
         ports=ports + ([frontend.address] if isinstance(frontend, TcpFrontend) else []),
     )
-    units.write(unit, options)
+    units.write(unit, options, settings.health_listen, tier="control-plane")
 
 
 def checked(

@@ -47,6 +47,8 @@ class PodComponent:
     scratch: tuple[str, ...] = ()
     """Writable directories (emptyDir)."""
     is_privileged: bool = False
+    capabilities: tuple[str, ...] = ()
+    """Added to none; only without `is_privileged`."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,17 @@ def _container(component: PodComponent) -> dict[str, Any]:
         **({"env": environment} if environment else {}),
         **component.probes,
         "resources": {"requests": {"cpu": component.cpu, "memory": component.memory}},
-        "securityContext": {"privileged": True} if component.is_privileged else {**UNPRIVILEGED, "runAsUser": 0},
+        "securityContext": _security(component),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*_mounts(component.files), *_scratch_mounts(component.scratch)],
     }
+
+
+def _security(component: PodComponent) -> dict[str, Any]:
+    if component.is_privileged:
+        return {"privileged": True}
+    added = {"capabilities": {"drop": ["ALL"], "add": [*component.capabilities]}} if component.capabilities else {}
+    return {**UNPRIVILEGED, **added, "runAsUser": 0}
 
 
 def _mounts(files: Sequence[HostFile]) -> list[dict[str, Any]]:
