@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -37,7 +37,7 @@ OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 H2SPEC: Final = "github.com/summerwind/h2spec"
-ON_REQUEST: Final = ("compatibility", "helm")
+ON_REQUEST: Final = ("compatibility", "helm", "kubeadm")
 """Groups that only `--group` builds: they take long, and few commands need them."""
 CHOSEN: Final = "UMBILICAL_PEER_VERSIONS"
 """Environment variable `NAME=VERSION ...`: the version of a program that lookups by its name find."""
@@ -232,6 +232,8 @@ def groups() -> dict[str, tuple[Module, ...]]:
         "conformance": (_conformance(),),
         "compatibility": (*newer, oldest, *map(_other_kubernetes, OTHER_KUBERNETES)),
         "helm": (helm, _cert_manager()),
+        # The module of the group kubernetes, so that both have one version.
+        "kubeadm": (replace(kubernetes, programs=(_kubernetes("kubeadm"),)),),
     }
 
 

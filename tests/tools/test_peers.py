@@ -23,7 +23,8 @@ done
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-MODULES = {module.name: module for group in peers.groups().values() for module in group}
+ALL = [module for group in peers.groups().values() for module in group]
+MODULES = {module.name: module for module in ALL}
 
 
 @pytest.fixture
@@ -283,9 +284,10 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(MODULES[name].version)}$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith(("kubernetes", "conformance"))])
-def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one(name: str) -> None:
-    module = MODULES[name]
+@pytest.mark.parametrize(
+    "module", [one for one in ALL if one.name.startswith(("kubernetes", "conformance"))], ids=lambda one: one.name
+)
+def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one(module: peers.Module) -> None:
     text = (module.source / "go.mod").read_text()
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     assert len(replaced) > 30
