@@ -78,6 +78,9 @@ Json = dict[str, Any]
 REQUEST_SECONDS: Final = 10.0
 # kube-apiserver sends a bookmark about once a minute; longer silence means a dead connection.
 WATCH_SILENCE_SECONDS: Final = 90.0
+# kube-apiserver 1.37 compresses the first events of a watch and each later one on its own (WatchListCompression): a
+# series of gzip streams, of which httpx2 reads the first and drops the others.
+_PLAIN: Final = {"Accept-Encoding": "identity"}
 # Limit for error bodies in log lines.
 MESSAGE_CHARACTERS: Final = 1000
 
@@ -174,7 +177,7 @@ class ApiClient:
 
         timeouts = httpx2.Timeout(self._request_seconds, read=WATCH_SILENCE_SECONDS)
         async with self._credentials.client() as http:
-            request = http.build_request("GET", path, params=query, timeout=timeouts)
+            request = http.build_request("GET", path, params=query, headers=_PLAIN, timeout=timeouts)
             with _mapped(title):
                 async with asyncio.timeout(self._request_seconds):
                     await self._limit.acquire()
