@@ -66,7 +66,7 @@ check: setup ## check lint, format, types and architecture rules; changes nothin
 test: setup ## run the tests on all cores; tests with real programs run only if these are in the cache
 	$(SUITE) '$(ONLY)' $(ARGS)
 
-peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance|compatibility|helm|kubeadm]
+peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds|conformance|compatibility|helm|kubeadm|kubernetes-1.36]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
@@ -104,6 +104,7 @@ chart: setup ## write the chart's generated files and its renderings; builds Hel
 soak: setup ## run the long tests for leaks, drift and the chart in a cluster, and an hour each of fuzz and simulate
 	$(PYTHON) tools/peers.py build --group helm
 	$(PYTHON) tools/peers.py build --group kubeadm
+	$(PYTHON) tools/peers.py build --group kubernetes-1.36
 	@$(BIN)/python tools/image.py --check
 	@$(MAKE) --no-print-directory $(IMAGE)
 	UMBILICAL_SOAK=1 UMBILICAL_IMAGE=$(CURDIR)/dist $(PYTEST) -m soak --timeout=1800 $(ARGS)

@@ -166,7 +166,8 @@ def page(results: Mapping[Case, list[Outcome]], facts: Mapping[str, str]) -> str
                 cells = [
                     tally([one for one in outcomes if not part or f"[{part}" in one.name]) for part in columns.values()
                 ]
-                lines.append(f"| {case.version} | {' | '.join(cells)} |")
+                mark = " (default)" if title == KUBERNETES and not case.versions else ""
+                lines.append(f"| {case.version}{mark} | {' | '.join(cells)} |")
     broken = [(case, one) for case, outcomes in results.items() for one in failed(outcomes)]
     if broken:
         lines += ["", "| failed test | with | message |", "|---|---|---|"]

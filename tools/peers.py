@@ -29,15 +29,27 @@ UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
 UPSTREAM_VERSION: Final = "v0.36.0"
 OLDER_UPSTREAM: Final = ("v0.34.0", "v0.31.4", "v0.30.3")
 """Versions with which server and agent are compared; the oldest also in every run of the real tests."""
-KUBERNETES_VERSION: Final = "v1.36.3"
-OTHER_KUBERNETES: Final = ("v1.37.1", "v1.35.4", "v1.34.4", "v1.33.13")
+KUBERNETES: Final = "k8s.io/kubernetes"
+KUBERNETES_VERSION: Final = "v1.37.1"
+SECOND_KUBERNETES: Final = "v1.36.3"
+"""The version that a group of its own builds whole, for `--kubernetes-version`."""
+OTHER_KUBERNETES: Final = (SECOND_KUBERNETES, "v1.35.4", "v1.34.4", "v1.33.13")
+KUBERNETES_PROGRAMS: Final = (
+    "kube-apiserver",
+    "kubectl",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+)
+SECOND_GROUP: Final = "kubernetes-1.36"
 IGNITION: Final = "github.com/coreos/ignition/v2"
 IGNITION_VERSION: Final = "v2.24.0"
 OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 H2SPEC: Final = "github.com/summerwind/h2spec"
-ON_REQUEST: Final = ("compatibility", "helm", "kubeadm")
+ON_REQUEST: Final = ("compatibility", "helm", "kubeadm", SECOND_GROUP)
 """Groups that only `--group` builds: they take long, and few commands need them."""
 CHOSEN: Final = "UMBILICAL_PEER_VERSIONS"
 """Environment variable `NAME=VERSION ...`: the version of a program that lookups by its name find."""
@@ -138,12 +150,12 @@ def helm_linker_flags(version: str) -> str:
 
 def _conformance() -> Module:
     """Kubernetes' own test suite, and the programs of images that its specs use."""
-    images = "k8s.io/kubernetes/test/images"
+    images = f"{KUBERNETES}/test/images"
     return Module(
         "conformance",
         KUBERNETES_VERSION,
         (
-            PeerProgram("e2e.test", "k8s.io/kubernetes/test/e2e", is_test_suite=True),
+            PeerProgram("e2e.test", f"{KUBERNETES}/test/e2e", is_test_suite=True),
             PeerProgram("ginkgo", "github.com/onsi/ginkgo/v2/ginkgo"),
             PeerProgram("agnhost", f"{images}/agnhost"),
             PeerProgram("nnp", f"{images}/nonewprivs"),
@@ -151,7 +163,7 @@ def _conformance() -> Module:
             PeerProgram("sample-apiserver", "k8s.io/sample-apiserver"),
         ),
         kubernetes_linker_flags(KUBERNETES_VERSION),
-        "k8s.io/kubernetes",
+        KUBERNETES,
         # agnhost reads them when it serves HTTPS.
         (PeerFile("test/images/agnhost/porter/localhost.crt"), PeerFile("test/images/agnhost/porter/localhost.key")),
     )
@@ -163,9 +175,9 @@ def _older_upstream(version: str) -> Module:
     return Module(f"konnectivity-{_minor(version)}", version, tuple(programs))
 
 
-def _other_kubernetes(version: str) -> Module:
-    program = PeerProgram(_versioned("kube-apiserver", version), "k8s.io/kubernetes/cmd/kube-apiserver")
-    return Module(f"kubernetes-{_minor(version)}", version, (program,), kubernetes_linker_flags(version))
+def _other_kubernetes(version: str, names: tuple[str, ...] = ("kube-apiserver",)) -> Module:
+    programs = tuple(PeerProgram(_versioned(name, version), f"{KUBERNETES}/cmd/{name}") for name in names)
+    return Module(f"kubernetes-{_minor(version)}", version, programs, kubernetes_linker_flags(version))
 
 
 def _versioned(name: str, version: str) -> str:
@@ -174,10 +186,6 @@ def _versioned(name: str, version: str) -> str:
 
 def _minor(version: str) -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
-
-
-def _kubernetes(name: str) -> PeerProgram:
-    return PeerProgram(name, f"k8s.io/kubernetes/cmd/{name}")
 
 
 def _own(name: str, program: str) -> Module:
@@ -205,14 +213,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
     kubernetes = Module(
         "kubernetes",
         KUBERNETES_VERSION,
-        (
-            _kubernetes("kube-apiserver"),
-            _kubernetes("kubectl"),
-            _kubernetes("kube-controller-manager"),
-            _kubernetes("kube-scheduler"),
-            _kubernetes("kubelet"),
-            _kubernetes("kube-proxy"),
-        ),
+        tuple(PeerProgram(name, f"{KUBERNETES}/cmd/{name}") for name in KUBERNETES_PROGRAMS),
         kubernetes_linker_flags(KUBERNETES_VERSION),
     )
     bench = (_own("bench", "umbilical-load"), _own("relay", "umbilical-relay"))
@@ -233,7 +234,8 @@ def groups() -> dict[str, tuple[Module, ...]]:
         "compatibility": (*newer, oldest, *map(_other_kubernetes, OTHER_KUBERNETES)),
         "helm": (helm, _cert_manager()),
         # The module of the group kubernetes, so that both have one version.
-        "kubeadm": (replace(kubernetes, programs=(_kubernetes("kubeadm"),)),),
+        "kubeadm": (replace(kubernetes, programs=(PeerProgram("kubeadm", f"{KUBERNETES}/cmd/kubeadm"),)),),
+        SECOND_GROUP: (etcd, _other_kubernetes(SECOND_KUBERNETES, KUBERNETES_PROGRAMS), coredns),
     }
 
 

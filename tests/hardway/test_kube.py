@@ -12,6 +12,7 @@ from tests.support.live_site import live_site, naps_of
 from tests.support.made_up_stages import Lines
 from tests.support.scripted_api import Answer, ScriptedApi, run_async
 
+import peers
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
@@ -24,6 +25,7 @@ from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_condition, ve
 from umbilical.host.waiting import NotYet
 
 pytestmark = pytest.mark.real(*PROGRAMS)
+MINOR = int(peers.KUBERNETES_VERSION.split(".")[1])
 
 
 def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plane: ControlPlane) -> None:
@@ -164,10 +166,10 @@ def test_a_node_is_alive_while_it_renews_its_lease(site: Site, shelf: Stock) -> 
 @pytest.mark.parametrize(
     ("version", "outcome"),
     [
-        ("v1.36.0", Outcome.PASSED),
-        ("v1.33.9", Outcome.PASSED),
-        ("v1.32.0", Outcome.FAILED),
-        ("v1.37.0", Outcome.FAILED),
+        (f"v1.{MINOR}.0", Outcome.PASSED),
+        (f"v1.{MINOR - 3}.9", Outcome.PASSED),
+        (f"v1.{MINOR - 4}.0", Outcome.FAILED),
+        (f"v1.{MINOR + 1}.0", Outcome.FAILED),
         ("", Outcome.FAILED),
         ("made-up", Outcome.FAILED),
     ],

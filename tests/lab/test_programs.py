@@ -66,6 +66,57 @@ def test_the_newest_version_in_the_cache_is_taken_and_links_are_followed(places:
     assert binaries.find(["etcd"]) == {"etcd": real}
 
 
+def test_a_version_of_kubernetes_is_chosen_among_those_in_the_cache(places: Path) -> None:
+    newest = cached(places, "kubernetes-v1.37.1", "kubelet")
+    second = cached(places, "kubernetes-1.36-v1.36.3", "kubelet-v1.36.3")
+    older = cached(places, "kubernetes-v1.36.2", "kubelet")
+    etcd = cached(places, "etcd-v3.6.8", "etcd")
+    for asked, found in {None: newest, "1.37": newest, "v1.36": second, "1.36.3": second, "v1.36.2": older}.items():
+        assert binaries.find(["etcd", "kubelet"], version=asked) == {"etcd": etcd, "kubelet": found}
+    given = program(places / "given" / "kubelet")
+    assert binaries.find(["kubelet"], places / "given", "1.36") == {"kubelet": given}, "the user's directory is first"
+    assert binaries.cached_versions() == ["v1.37.1", "v1.36.3", "v1.36.2"]
+    assert binaries.full_version("1.35") == "v1.35"
+
+
+def test_a_version_that_is_not_built_or_not_whole_is_an_error_with_the_command_that_builds_it(places: Path) -> None:
+    cached(places, "kubernetes-v1.37.1", "kubelet")
+    cached(places, "kubernetes-1.36-v1.36.3", "kube-apiserver-v1.36.3")
+    with pytest.raises(LabError, match="UMB824") as caught:
+        binaries.find((*binaries.CONTROL_PLANE[1:], "kubelet"), version="1.36")
+    assert caught.value.what == "a needed program of Kubernetes v1.36.3 is missing: kubectl, kubelet"
+    assert "versions in the cache: v1.37.1, v1.36.3" in caught.value.why
+    assert "`make peers GROUP=kubernetes-1.36`" in caught.value.remedy
+    with pytest.raises(LabError, match="UMB824") as caught:
+        binaries.find(["kubelet"], version="v1.30.0")
+    assert "choose 1.37.1 or 1.36.3" in caught.value.remedy
+    assert "make peers" not in caught.value.remedy
+    for folder in (places / "cache" / "umbilical" / "peers").iterdir():
+        folder.rename(places / folder.name)
+    with pytest.raises(LabError, match="in the cache: none") as caught:
+        binaries.find(["kubelet"], version="1.37")
+    assert "`make peers GROUP=kubernetes`" in caught.value.remedy
+
+
+def test_a_program_on_path_is_taken_for_a_version_only_if_it_says_so(places: Path) -> None:
+    kubelet = program(places / "path" / "kubelet", b"#!/bin/sh\n[ $1 = --version ] && echo Kubernetes v1.36.3\n")
+    kubectl = program(places / "path" / "kubectl", b"#!/bin/sh\necho Client Version: v1.36.3\n")
+    assert binaries.find(["kubelet", "kubectl"], version="v1.36.3") == {"kubelet": kubelet, "kubectl": kubectl}
+    for content in (b"#!/bin/sh\necho Kubernetes v1.36.30\n", b"#!/bin/sh\nexit 1\n"):
+        program(kubelet, content)
+        with pytest.raises(LabError, match="UMB824"):
+            binaries.find(["kubelet"], version="v1.36.3")
+
+
+def test_the_versions_of_a_lab_are_those_that_make_peers_builds_whole() -> None:
+    import peers
+
+    assert list(binaries.WHOLE_VERSIONS) == [peers.KUBERNETES_VERSION, peers.SECOND_KUBERNETES]
+    for version, group in binaries.WHOLE_VERSIONS.items():
+        built = {one.name for module in peers.groups()[group] for one in module.programs}
+        assert {*binaries.VERSIONED} <= {name.removesuffix(f"-{version}") for name in built}
+
+
 @pytest.mark.parametrize("name", binaries.KONNECTIVITY)
 def test_a_program_on_path_never_passes_for_upstream_s_of_the_same_name(places: Path, name: str) -> None:
     program(places / "path" / name)

@@ -24,6 +24,7 @@ from umbilical.hardway.config.cluster import (
     NodeRole,
     ReleaseSource,
 )
+from umbilical.hardway.config.resolving import UPSTREAM_VERSION
 from umbilical.hardway.pki.certificate_set import HardwaySet
 from umbilical.hardway.pki.renewal import renew
 from umbilical.hardway.pki.table import TABLE
@@ -88,7 +89,7 @@ def cluster(
         "nodes": nodes,
         "release": ReleaseSource(image=RELEASE_IMAGE, version=VERSION)
         if is_openshift
-        else ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"),
+        else ReleaseSource(repository="localhost", tag="lab", version=UPSTREAM_VERSION),
         "machines": MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB,
         "access": ClusterAccess((SSH_KEY,), "pull-secret.json"),
         "libvirt": Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso"),
@@ -101,7 +102,7 @@ def cluster(
 def payload(profile: ClusterProfile = ClusterProfile.OPENSHIFT) -> ReleasePayload:
     """Images of both profiles; OpenShift's has the manifests of the made-up release directory too."""
     if profile is ClusterProfile.KUBERNETES:
-        return ReleasePayload("v1.36.3", "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
+        return ReleasePayload(UPSTREAM_VERSION, "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
     return release_payload()
 
 

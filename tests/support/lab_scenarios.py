@@ -22,11 +22,19 @@ def run(
     runner: RunnerKind = RunnerKind.PROCESS,
     stand_in: bool = False,
     bin_dir: Path | None = None,
+    kubernetes_version: str | None = None,
 ) -> Transcript:
     """Run a scenario and return its transcript; check that every step is done and the machine is unchanged."""
     before = machine_picture()
     transcript = Transcript(name)
-    wanted = ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab", bin_dir=bin_dir)
+    wanted = ScenarioRun(
+        scenario.find(name),
+        runner,
+        stand_in=stand_in,
+        directory=folder / "lab",
+        bin_dir=bin_dir,
+        kubernetes_version=kubernetes_version,
+    )
     run_scenario(wanted, transcript)
     assert machine_picture() == before
     assert control_groups_of(folder / "lab") == []

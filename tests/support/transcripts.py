@@ -43,7 +43,7 @@ class TranscriptBuilder:
 
 def until_refused(builder: TranscriptBuilder) -> None:
     builder.add("6 nodes and their networks", 1.4, "bootstrap has no route to 10.92.0.0/16", nodes=NODES)
-    builder.add("control plane on the bootstrap node", 9.6, "kube-apiserver v1.36.3 is ready", apiserver=True)
+    builder.add("control plane on the bootstrap node", 9.6, "kube-apiserver v1.37.1 is ready", apiserver=True)
     builder.add("5 nodes join", 2.1, "Ready: master-0, master-1, master-2, worker-0, worker-1")
     builder.add("a webhook in a pod, failurePolicy Fail", 1.8, webhook="worker-0")
     builder.add(
@@ -56,7 +56,7 @@ def until_allowed(builder: TranscriptBuilder) -> None:
     builder.add(
         "a production kube-apiserver on a master reaches the webhook directly",
         6.4,
-        "kube-apiserver v1.36.3 on master-0, without an egress configuration",
+        "kube-apiserver v1.37.1 on master-0, without an egress configuration",
         DENIED,
         production_apiserver=True,
         production_call=CallResult.DENIED,

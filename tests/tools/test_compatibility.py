@@ -62,6 +62,9 @@ def test_the_page_counts_both_directions_and_lists_failures() -> None:
     case = Case(UPSTREAM, "v1.2.3", ())
     page = compatibility.page({case: compatibility.judge(compatibility.read(REPORT))}, {"date": "2026-01-02"})
     assert "| v1.2.3 | 1 passed, **1 failed** | 0 passed, **1 failed** |" in page
+    rows = {one: [Outcome("test_x")] for one in compatibility.cases([]) if one.table == KUBERNETES}
+    page_of_apis = compatibility.page(rows, {})
+    assert "| v1.37.1 (default) | 1 passed |\n| v1.36.3 | 1 passed |" in page_of_apis
     assert (
         r"| `test_matrix::test_a[upstream-ours-grpc-uds]` | apiserver-network-proxy v1.2.3 | assert 1 == 2 \| x |"
         in page

@@ -106,13 +106,13 @@ def test_build_makes_a_flat_folder_and_then_only_what_is_missing(run: Run, cache
 
 def test_build_names_what_is_missing_and_counts_the_programs(run: Run, cache: Path) -> None:
     first = run("build", "--group", "kubernetes")
-    (cache / "kubernetes-v1.36.3" / "kubelet").unlink()
+    (cache / f"kubernetes-{peers.KUBERNETES_VERSION}" / "kubelet").unlink()
     second = run("build", "--group", "kubernetes")
-    assert "kubernetes v1.36.3: missing kube-apiserver, kubectl, " in first.stdout
-    assert "kubernetes v1.36.3: kubelet (5 of 6) " in first.stdout
+    assert f"kubernetes {peers.KUBERNETES_VERSION}: missing kube-apiserver, kubectl, " in first.stdout
+    assert f"kubernetes {peers.KUBERNETES_VERSION}: kubelet (5 of 6) " in first.stdout
     assert "etcd v3.6.8: all in " in second.stdout
-    assert "kubernetes v1.36.3: missing kubelet\n" in second.stdout
-    assert "kubernetes v1.36.3: kubelet (1 of 1) " in second.stdout
+    assert f"kubernetes {peers.KUBERNETES_VERSION}: missing kubelet\n" in second.stdout
+    assert f"kubernetes {peers.KUBERNETES_VERSION}: kubelet (1 of 1) " in second.stdout
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "prometheus-operator": peers.PROMETHEUS_OPERATOR,
     }
     pins |= {f"konnectivity-{minor}": peers.UPSTREAM for minor in ("0.30", "0.31", "0.34")}
-    pins |= {f"kubernetes-{minor}": "k8s.io/kubernetes" for minor in ("1.33", "1.34", "1.35", "1.37")}
+    pins |= {f"kubernetes-{minor}": "k8s.io/kubernetes" for minor in ("1.33", "1.34", "1.35", "1.36")}
     for name, path in pins.items():
         text = (MODULES[name].source / "go.mod").read_text()
         assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(MODULES[name].version)}$", text, re.MULTILINE)
@@ -302,8 +302,19 @@ def test_a_build_of_all_leaves_out_the_groups_that_are_built_on_request(monkeypa
     monkeypatch.setattr(peers, "_build_module", lambda module, report: built.append(module.name))
     peers.build()
     assert ("kubernetes" in built, "konnectivity-0.30" in built, "kubernetes-1.33" in built) == (True, True, False)
+    assert peers.SECOND_GROUP not in built
     peers.build("compatibility")
     assert "kubernetes-1.33" in built
+
+
+def test_the_second_version_of_kubernetes_is_built_whole_with_its_version_in_the_names() -> None:
+    every = peers.groups()
+    (module,) = (one for one in every[peers.SECOND_GROUP] if one.name == peers.SECOND_GROUP)
+    (default,) = (one for one in every["kubernetes"] if one.name == "kubernetes")
+    names = [f"{one.name}-{peers.SECOND_KUBERNETES}" for one in default.programs]
+    assert [one.name for one in module.programs] == names
+    (compared,) = (one for one in every["compatibility"] if one.name == peers.SECOND_GROUP)
+    assert compared.folder == module.folder, "what one group built the other does not build again"
 
 
 def test_kubernetes_programs_get_their_version_from_the_linker() -> None:

@@ -1,6 +1,7 @@
 """Options of our own commands: made from the settings tables of the daemons; parsers of values; checks of files."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,24 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 ARCHIVE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
+_KUBERNETES_VERSION: Final = re.compile(r"v?\d{1,3}\.\d{1,3}(\.\d{1,3}(-[.0-9a-z]{1,20})?)?")
+
+
 @dataclass(frozen=True)
 class SocketPath:
     path: Path
+
+
+def kubernetes_version_option(command: Command) -> Command:
+    """Add --kubernetes-version."""
+    text = "Version of Kubernetes, as 1.36 or 1.36.3, of those in the cache; default: that of `make peers`."
+    return click.option("--kubernetes-version", metavar="VERSION", callback=_kubernetes_version, help=text)(command)
+
+
+def _kubernetes_version(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not _KUBERNETES_VERSION.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is not a version such as 1.36 or 1.36.3")
+    return text
 
 
 def duration(text: str) -> float:

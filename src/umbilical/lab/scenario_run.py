@@ -63,6 +63,8 @@ class ScenarioRun:
     """Name of the lab; default: that of its directory."""
     breakage: str | None = None
     bin_dir: Path | None = None
+    kubernetes_version: str | None = None
+    """Of the programs that the cache has in several versions; None: the newest."""
     image: Path | None = None
     """Archive of the image that our server and agents run from, instead of the lab's own."""
 
@@ -110,7 +112,7 @@ def run_scenario(run: ScenarioRun, transcript: Transcript) -> Lab | None:
 
 def binaries(run: ScenarioRun) -> Mapping[str, Path]:
     """Find the programs that this scenario runs. Raises LabError: one is missing."""
-    found = find(_programs(run), run.bin_dir)
+    found = find(_programs(run), run.bin_dir, run.kubernetes_version)
     if run.runner is RunnerKind.KUBELET:
         check_needs(found)
     return found
@@ -183,11 +185,17 @@ def _existing_lab(run: ScenarioRun) -> Lab | None:
     missing = [name for name in _programs(run) if name not in state.binaries]
     if missing:
         raise _misfit(state.name, f"its nodes were created without {', '.join(missing)}")
+    if run.kubernetes_version is not None and _differ(binaries(run), state.binaries):
+        raise _misfit(state.name, f"its programs are not those of Kubernetes {run.kubernetes_version}")
     # `lab up` started pod runners without an API; the scenario starts its own.
     for process in lab.processes():
         if process.exit_code is None:
             lab.stop(process.node, process.name)
     return lab
+
+
+def _differ(wanted: Mapping[str, Path], there: Mapping[str, str]) -> bool:
+    return any(os.path.abspath(path) != there[name] for name, path in wanted.items())
 
 
 def _misfit(name: str, why: str) -> LabError:

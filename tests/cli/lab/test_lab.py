@@ -71,6 +71,8 @@ def test_bad_input_changes_nothing(place: Path, monkeypatch: Patch, lab_up: Run)
         (["--runner", "kubelet", "--bin-dir", "/proc/empty"], 2, "UMB001"),
         (["--image", __file__], 2, "UMB001"),
         (["--runner", "kubelet", "--image", __file__], 4, "UMB849"),
+        (["--kubernetes-version", "1.36"], 4, "UMB824 a needed program of Kubernetes v1.36 is missing"),
+        (["--kubernetes-version", "latest"], 2, "UMB001"),
     ):
         assert lab_up(place, *options, status=status).err.startswith(code)
         assert list(place.parent.iterdir()) == []

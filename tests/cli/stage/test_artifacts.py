@@ -25,6 +25,7 @@ from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.waiting import WaitProgress
 from umbilical.hardway.workspace import read_artifacts, read_config
 from umbilical.host.machine_records import Power
+from umbilical.lab.binaries import VERSIONED
 
 
 @pytest.fixture
@@ -51,6 +52,29 @@ def test_a_file_is_written_that_can_be_read(
     assert printed.out == f"{folder}/cluster.yaml\n"
     assert f"umbilical stage plan --dir {folder}" in printed.err
     assert (folder / "cluster.yaml").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_version_of_kubernetes_is_written_in_full_and_must_be_built(
+    tmp_path: Path, init: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    refused = init(tmp_path / "a", "--kubernetes-version", "1.36.3", status=4).err
+    assert refused.startswith("UMB824 a needed program of Kubernetes v1.36.3 is missing: ")
+    assert "`make peers GROUP=kubernetes-1.36`" in refused
+    assert not (tmp_path / "a").exists()
+    for name in VERSIONED:
+        path = tmp_path / "cache/umbilical/peers/kubernetes-1.36-v1.36.3" / f"{name}-v1.36.3"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    init(tmp_path / "a", "--kubernetes-version", "1.36")
+    assert read_config(tmp_path / "a").cluster.release.version == "v1.36.3"
+    # Virtual machines run images of a registry.
+    init(tmp_path / "b", "--machines", "libvirt", "--kubernetes-version", "v1.35.4")
+    assert read_config(tmp_path / "b").cluster.release.version == "v1.35.4"
+    init(tmp_path / "c", "--profile", "openshift", "--kubernetes-version", "1.36", status=2)
+    init(tmp_path / "c", "--kubernetes-version", "newest", status=2)
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path, init: Run) -> None:

@@ -114,10 +114,10 @@ def test_any_content_of_a_table_is_read_or_refused(name: str, content: bytes) ->
 
 
 def test_the_kubernetes_profile_has_one_image_for_each_program() -> None:
-    payload = upstream_payload(ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"))
+    payload = upstream_payload(ReleaseSource(repository="localhost", tag="lab", version="v1.37.1"))
     assert payload.images == hardway.payload(ClusterProfile.KUBERNETES).images
     assert set(PROGRAMS) == set(hardway.PROGRAMS)
-    assert payload.version == "v1.36.3"
+    assert payload.version == "v1.37.1"
     loaded = upstream_payload(ReleaseSource(repository="localhost", tag="lab", tunnel_archive="image.tar"))
     assert {name for name, image in loaded.images.items() if image != payload.images[name]} == {TUNNEL_IMAGE}
     assert loaded.images[TUNNEL_IMAGE] == DEFAULT_IMAGE

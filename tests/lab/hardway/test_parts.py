@@ -1,17 +1,20 @@
 """Parts of a hand-built cluster in a lab: its trial, what its programs say, and a disk as new."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.hardway_lab import small_cluster
 
-from umbilical.fault import HostError
+from umbilical.fault import HostError, LabError
 from umbilical.host.commands import parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab.hardway.balancer import parse_worker
+from umbilical.lab.hardway.machines import LabMachines
 from umbilical.lab.hardway.names import NameCheck, forward_checks, reverse_checks
 from umbilical.lab.hardway.node import name_servers, restore
 from umbilical.lab.hardway.smoke_test import LabSmokeTest
@@ -20,6 +23,27 @@ from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL
 
 def by_kind(objects: Any) -> dict[str, dict[str, Any]]:
     return {one["kind"]: one for one in objects}
+
+
+def test_the_programs_of_machines_are_those_of_the_config_s_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    kubelet = tmp_path / "umbilical/peers/kubernetes-1.36-v1.36.3/kubelet-v1.36.3"
+    kubelet.parent.mkdir(parents=True)
+    kubelet.write_text("#!/bin/sh\n")
+    kubelet.chmod(0o755)
+    cluster = small_cluster()
+    second = replace(cluster, release=replace(cluster.release, version="v1.36.3"))
+    machines = LabMachines(tmp_path / "lab", "lab")
+    assert machines.survey(cluster).programs["kubelet"] == ""
+    survey = machines.survey(second)
+    assert (survey.programs["kubelet"], survey.programs["kubectl"]) == (str(kubelet), "")
+    (note,) = (one for one in survey.notes if "Kubernetes v1.36.3" in one)
+    assert "`make peers GROUP=kubernetes-1.36`" in note
+    with pytest.raises(LabError, match=r"UMB824 a needed program of Kubernetes v1\.36\.3 is missing"):
+        machines.build(second, {})
 
 
 def test_the_webhooks_configuration_comes_last_and_its_pod_is_bound_to_the_node() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.support.lab_scenarios import KUBERNETES, SECONDS, evidence, run
 from tests.support.older_version import older_programs, upstream_programs
 
+from peers import KUBERNETES_PROGRAMS, SECOND_KUBERNETES
 from umbilical.bootstrap.names import STAGES
 from umbilical.lab.hosted.parts import CLIENT_NODE, topology
 from umbilical.lab.hosted.parts import SERVER_NODES as HOSTED_SERVER_NODES
@@ -19,6 +20,7 @@ from umbilical.lab.transcript import CallResult, Transcript
 
 pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.timeout(SECONDS)]
 REAL = pytest.mark.real(*KUBERNETES, "nft")
+SECOND = tuple(f"{name}-{SECOND_KUBERNETES}" for name in KUBERNETES_PROGRAMS)
 DENIAL = "the webhook in the cluster says no"
 
 
@@ -51,6 +53,15 @@ def test_the_scenario_with_the_real_kubelet(tmp_path: Path) -> None:
     transcript = run("webhook-through-tunnel", tmp_path, runner=RunnerKind.KUBELET)
     _assert_told(transcript)
     assert transcript.figures["agents"] == "5"
+
+
+@pytest.mark.soak
+@pytest.mark.real(*SECOND, "etcd", "nft")
+def test_the_scenario_with_the_second_version_of_kubernetes(tmp_path: Path) -> None:
+    transcript = run("webhook-through-tunnel", tmp_path, kubernetes_version=SECOND_KUBERNETES)
+    _assert_told(transcript)
+    for node in ("is ready, with etcd", "on master-0"):
+        assert f"kube-apiserver {SECOND_KUBERNETES} {node}" in evidence(transcript)
 
 
 @pytest.mark.real("nft")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.lab.options import bin_dir_option
+from umbilical.cli.lab.options import program_options
 from umbilical.fault import LabError
 
 if TYPE_CHECKING:
@@ -34,8 +34,15 @@ _NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
     help="Run without or only with Kubernetes; default: with it if its programs are found.",
 )
 @click.option("--report", type=_FILE, metavar="FILE", help=f"File for the HTML report.  [default: {REPORT}]")
-@bin_dir_option
-def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
+@program_options
+def demo(
+    keep: bool,
+    breakage: str | None,
+    stand_in: bool | None,
+    report: Path | None,
+    bin_dir: Path | None,
+    kubernetes_version: str | None,
+) -> None:
     """Show a webhook call without, through and after the tunnel.
 
     Runs in a lab of its own on this machine and removes it at the end.
@@ -43,9 +50,10 @@ def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path |
     from umbilical.cli.lab import run
 
     place = _report_place(report)
-    if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
+    is_any = not (bin_dir or kubernetes_version)
+    if breakage is None and not keep and stand_in is not False and is_any and _is_on_loopback(place):
         return
-    scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir)
+    scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir, kubernetes_version)
     transcript, lab = run.run_in_view(scenario_run, TITLE if breakage is None else f"Breakage: {breakage}", place)
     run.close(transcript, run.write(transcript, place, is_stand_in=scenario_run.stand_in))
     if scenario_run.stand_in:
@@ -85,7 +93,9 @@ def _report_place(asked: Path | None) -> Path:
     return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
 
 
-def _scenario_run(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None) -> "ScenarioRun":
+def _scenario_run(
+    keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None, kubernetes_version: str | None
+) -> "ScenarioRun":
     from umbilical.lab.breakages import registry as breakages
     from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as scenarios
@@ -101,6 +111,7 @@ def _scenario_run(keep: bool, breakage: str | None, stand_in: bool | None, bin_d
         name=LAB_NAME,
         breakage=breakage,
         bin_dir=bin_dir,
+        kubernetes_version=kubernetes_version,
     )
     if stand_in is None:
         return replace(wanted, stand_in=not _has_kubernetes(wanted))
@@ -108,13 +119,13 @@ def _scenario_run(keep: bool, breakage: str | None, stand_in: bool | None, bin_d
 
 
 def _has_kubernetes(wanted: "ScenarioRun") -> bool:
-    """Find the Kubernetes programs. With --bin-dir, a missing program is an error."""
+    """Find the Kubernetes programs. With --bin-dir or --kubernetes-version, a missing one is an error."""
     from umbilical.lab.scenario_run import binaries
 
     try:
         binaries(wanted)
     except LabError as error:
-        if wanted.bin_dir is not None or error.code not in _NO_KUBERNETES:
+        if wanted.bin_dir or wanted.kubernetes_version or error.code not in _NO_KUBERNETES:
             raise
         click.echo(f"Running without Kubernetes: {error.what}")
         click.echo("A program of Umbilical calls the webhook instead of kube-apiserver.\n")

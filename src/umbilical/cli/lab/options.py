@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from umbilical.cli.options import ARCHIVE, Command
+from umbilical.cli.options import ARCHIVE, Command, kubernetes_version_option
 
 # Not `readable`: the lab reports a missing permission itself, with a remedy.
 DIRECTORY: Final = click.Path(file_okay=False, readable=False, path_type=Path)
@@ -18,10 +18,10 @@ def lab_options(command: Command) -> Command:
     return click.option("--name", default="lab", show_default=True, help="Name of the lab.")(command)
 
 
-def bin_dir_option(command: Command) -> Command:
-    """Add --bin-dir. A missing directory is an error, so that the cache is not used silently."""
+def program_options(command: Command) -> Command:
+    """Add --bin-dir and --kubernetes-version. A missing directory is an error: the cache is not used silently."""
     text = "Directory with the Kubernetes programs; default: the cache, then PATH."
-    return click.option("--bin-dir", type=PROGRAMS, help=text)(command)
+    return kubernetes_version_option(click.option("--bin-dir", type=PROGRAMS, help=text)(command))
 
 
 def image_option(command: Command) -> Command:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.lab.options import DIRECTORY, bin_dir_option, image_option
+from umbilical.cli.lab.options import DIRECTORY, image_option, program_options
 from umbilical.cli.terminal import has_colour
 from umbilical.fault import LabError
 
@@ -147,7 +147,7 @@ def _program() -> str:
 @click.option("--name", "lab_name", default="lab", show_default=True, help="Name of the lab; one that is up is used.")
 @click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")
 @click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
-@bin_dir_option
+@program_options
 @image_option
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")
 def run(
@@ -158,6 +158,7 @@ def run(
     directory: Path | None,
     stand_in: bool,
     bin_dir: Path | None,
+    kubernetes_version: str | None,
     image: Path | None,
     report: Path | None,
 ) -> None:
@@ -181,6 +182,7 @@ def run(
         directory=place if keep or is_up or directory else None,
         name=lab_name,
         bin_dir=bin_dir,
+        kubernetes_version=kubernetes_version,
         image=image,
     )
     transcript, lab = run_in_view(scenario_run, scenario.name, report)

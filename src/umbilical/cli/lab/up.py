@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, image_option, lab_options
+from umbilical.cli.lab.options import chosen_directory, chosen_name, image_option, lab_options, program_options
 from umbilical.cli.terminal import ProgressLine
 from umbilical.fault import LabError
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     help="How pods run: as plain processes, or with kubelet and containerd (needs root).",
 )
 @click.option("--bare", is_flag=True, help="Create networks and nodes only; do not start the pod runner.")
-@bin_dir_option
+@program_options
 @image_option
 def up(
     name: str,
@@ -46,6 +46,7 @@ def up(
     runner: str,
     bare: bool,
     bin_dir: Path | None,
+    kubernetes_version: str | None,
     image: Path | None,
     **networks: Any,
 ) -> None:
@@ -64,7 +65,7 @@ def up(
         name=chosen_name(name, directory),
         topology=_topology(networks),
         runner=kind,
-        binaries=_binaries(is_kubelet=kind is RunnerKind.KUBELET and not bare, bin_dir=bin_dir),
+        binaries=_binaries(bin_dir, kubernetes_version, is_kubelet=kind is RunnerKind.KUBELET and not bare),
         image=image,
         with_parent=True,
     )
@@ -93,11 +94,14 @@ def _topology(networks: Mapping[str, Any]) -> "Topology":
     return plan_topology(**{**networks, "family": Family(networks["family"])})
 
 
-def _binaries(*, is_kubelet: bool, bin_dir: Path | None) -> dict[str, Path]:
-    """Find the programs that the runner needs, and those of the others that exist. Raises LabError: one is missing."""
+def _binaries(bin_dir: Path | None, version: str | None, *, is_kubelet: bool) -> dict[str, Path]:
+    """Find the programs that are needed, and those of the others that exist.
+
+    The kubelet runner needs its own, a chosen version all of Kubernetes. Raises LabError: one is missing.
+    """
     from umbilical.lab import binaries
 
-    needed = binaries.find(binaries.KUBELET, bin_dir) if is_kubelet else {}
+    needed = binaries.find(binaries.KUBELET if is_kubelet or version else (), bin_dir, version)
     others = [*binaries.KUBELET, *binaries.KONNECTIVITY]
     found = [name for name in others if name not in needed and binaries.locate(name, bin_dir) is not None]
     return {**binaries.find(found, bin_dir), **needed}

@@ -47,13 +47,16 @@ def helm(folder: Path, arguments: tuple[str, ...]) -> NoReturn:
 
 
 def _run_in_network(folder: Path, name: str, arguments: tuple[str, ...]) -> NoReturn:
+    from umbilical.hardway.config.cluster import MachinesKind
     from umbilical.hardway.workspace import kubeconfig_path
     from umbilical.lab import binaries
 
     if "--dir" in arguments[: arguments.index("--") if "--" in arguments else None]:
         raise click.UsageError(f"--dir comes before the arguments of {name}")
-    program = binaries.find([name])[name]
     cluster, machines = _open(folder)
+    # Only a lab's programs are those of this machine.
+    version = cluster.release.version if cluster.machines is MachinesKind.LAB else None
+    program = binaries.find([name], version=version)[name]
     path = kubeconfig_path(folder.absolute(), cluster.networks.api_vip)
     if not path.is_file():
         why = f"{path} does not exist: no stage has reached the API"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.options import ARCHIVE, FILE
+from umbilical.cli.options import ARCHIVE, FILE, kubernetes_version_option
 from umbilical.cli.stage.cluster import directory_option, here, utc_now
 from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS
@@ -18,6 +18,7 @@ from umbilical.fault import Fault
 
 if TYPE_CHECKING:
     from umbilical.hardway.artifacts.diff_objects import ArtifactDiff
+    from umbilical.hardway.config.cluster import MachinesKind
     from umbilical.hardway.config.example import ExampleOptions
     from umbilical.hardway.rendering import Rendered
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="Number of masters.")
 @click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="Number of workers.")
+@kubernetes_version_option
 @click.option("--name", default="", help="Cluster name; default: lab for kubernetes, ocp4 for openshift.")
 @click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="SSH public key file for user core; repeatable.")
 @click.option(
@@ -50,6 +52,7 @@ def init(
     machines: str | None,
     masters: int,
     workers: int,
+    kubernetes_version: str | None,
     name: str,
     ssh_keys: tuple[Path, ...],
     image: Path | None,
@@ -63,7 +66,7 @@ def init(
     from umbilical.hardway.workspace import CONFIG
     from umbilical.host.files import make_directory, write_public
 
-    wish = _wish(profile, machines, masters, workers, name, ssh_keys)
+    wish = _wish(profile, machines, masters, workers, kubernetes_version, name, ssh_keys)
     # Absolute: the key in the file is relative to the file.
     content = example(replace(wish, tunnel_archive=str(image.absolute())) if image else wish)
     path = write_public(make_directory(folder) / CONFIG, content, overwrite=overwrite)
@@ -73,14 +76,35 @@ def init(
 
 
 def _wish(
-    profile: str, machines: str | None, masters: int, workers: int, name: str, ssh_keys: tuple[Path, ...]
+    profile: str,
+    machines: str | None,
+    masters: int,
+    workers: int,
+    version: str | None,
+    name: str,
+    ssh_keys: tuple[Path, ...],
 ) -> "ExampleOptions":
     from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
     from umbilical.hardway.config.example import ExampleOptions
 
     usual = "lab" if profile == "kubernetes" else "libvirt"
     keys = tuple(key for path in ssh_keys for key in _public_keys(path))
-    return ExampleOptions(ClusterProfile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
+    place = MachinesKind(machines or usual)
+    if version is not None:
+        version = _built(version, profile, place)
+    return ExampleOptions(ClusterProfile(profile), place, masters, workers, name, keys, version)
+
+
+def _built(version: str, profile: str, machines: "MachinesKind") -> str:
+    """Return the whole version. Raises Fault: its programs are not there for a lab (UMB824)."""
+    from umbilical.hardway.config.cluster import MachinesKind
+    from umbilical.lab import binaries
+
+    if profile != "kubernetes":
+        raise click.UsageError("--kubernetes-version is for --profile kubernetes; OpenShift's release has its own")
+    if machines is MachinesKind.LAB:
+        binaries.find(binaries.VERSIONED, version=version)
+    return binaries.full_version(version)
 
 
 def _public_keys(path: Path) -> list[str]:

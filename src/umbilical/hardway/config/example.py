@@ -54,6 +54,8 @@ class ExampleOptions:
     workers: int
     name: str = ""
     ssh_keys: tuple[str, ...] = ()
+    version: str | None = None
+    """Of upstream Kubernetes; None: the default."""
     tunnel_archive: str = ""
 
 
@@ -82,6 +84,7 @@ def _chosen(options: ExampleOptions) -> dict[str, ResolvedValue]:
         **({"name": options.name} if options.name else {}),
         "nodes.masters.count": options.masters,
         "nodes.workers.count": options.workers,
+        **({"release.version": options.version} if options.version else {}),
         **({"access.sshKeys": options.ssh_keys} if options.ssh_keys else {}),
         **({"release.tunnelArchive": options.tunnel_archive} if options.tunnel_archive else {}),
     }

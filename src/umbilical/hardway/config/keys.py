@@ -196,7 +196,11 @@ KEYS: Final[tuple[Key, ...]] = (
         "Directory of an extracted release (oc adm release extract --to), relative to this file.",
         ClusterProfile.OPENSHIFT,
     ),
-    Key("release.version", _VERSION, "Expected version; a release of another version is an error."),
+    Key(
+        "release.version",
+        _VERSION,
+        "Expected version; a release of another version is an error. A lab runs the programs of this version.",
+    ),
     Key("release.repository", _IMAGE, "Repository of the images: REPOSITORY/PROGRAM:TAG.", ClusterProfile.KUBERNETES),
     Key("release.tag", _TAG, "Tag of the programs' images.", ClusterProfile.KUBERNETES),
     Key(

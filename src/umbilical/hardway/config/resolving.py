@@ -35,8 +35,8 @@ RELEASE_VERSION: Final = "4.18.0"
 RELEASE_IMAGE: Final = (
     "quay.io/openshift-release-dev/ocp-release@sha256:5bca02661d61955b62889e7e2e648905b7202d5788f5ba5ab69055a73dffdb5c"
 )
-# The version that `make peers` builds.
-UPSTREAM_VERSION: Final = "v1.36.3"
+# The version that `make peers` builds; also the default of the lab.
+UPSTREAM_VERSION: Final = "v1.37.1"
 LAB_REPOSITORY: Final = "localhost"
 LAB_TAG: Final = "lab"
 

@@ -97,13 +97,18 @@ class LabMachines:
 
     def survey(self, cluster: Cluster) -> Survey:
         place = next(folder for folder in (self._directory, *self._directory.parents) if folder.exists())
-        programs = {name: str(binaries.locate(name, self._bin_dir) or "") for name in PEERS}
+        version = cluster.release.version
+        programs = {name: str(binaries.locate(name, self._bin_dir, version) or "") for name in PEERS}
         programs |= {name: find_program(name) or "" for name in SYSTEM}
         programs[CNI_PACKAGE] = str(find_cni() or "")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
-        notes = () if os.geteuid() == 0 else ("not root: control groups and container mounts need root",)
+        notes = [] if os.geteuid() == 0 else ["not root: control groups and container mounts need root"]
+        try:
+            binaries.find(PEERS, self._bin_dir, version)
+        except LabError as error:
+            notes.append(f"{error.what}; {error.remedy}")
         free = shutil.disk_usage(place).free // GIB
-        return Survey(os.cpu_count() or 1, memory, free, programs, notes)
+        return Survey(os.cpu_count() or 1, memory, free, programs, tuple(notes))
 
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         """Create the lab with its host node, load balancer and resolver, or repair missing parts.
@@ -228,7 +233,7 @@ class LabMachines:
         return lab
 
     def _make(self, cluster: Cluster) -> Lab:
-        found = binaries.find(PEERS, self._bin_dir)
+        found = binaries.find(PEERS, self._bin_dir, cluster.release.version)
         check_needs(found)
         if self._image is not None:
             _check_image(self._image)
