@@ -35,6 +35,7 @@ from umbilical.lab.objects import (
     make_service,
     ready_endpoints,
     service,
+    service_on,
 )
 from umbilical.lab.service_program import parse_arguments
 from umbilical.lab.topology import Family, plan_topology
@@ -85,6 +86,19 @@ def test_what_is_needed_first_comes_first_and_keys_stay_out_of_repr() -> None:
     kinds = [one["kind"] for one in make_service(plan_topology(), NOW).objects]
     assert kinds == ["Namespace", "ServiceAccount", "Secret", "Pod", "Service"]
     assert "PRIVATE" not in repr(make_service(plan_topology(), NOW))
+
+
+def test_each_ip_family_has_a_service_that_the_certificate_names_and_the_first_one_is_called() -> None:
+    both = service_on("worker-0", NOW, (4, 6))
+    made = [one for one in both.objects if one["kind"] == "Service"]
+    assert [one["metadata"]["name"] for one in made] == [f"{NAME}-ipv4", f"{NAME}-ipv6"]
+    assert [one["spec"]["ipFamilies"] for one in made] == [["IPv4"], ["IPv6"]]
+    assert "ipFamilies" not in service()["spec"], "the API chooses its first family"
+    names = read_certificates(both.pair.certificate)[0].dns_names
+    assert {f"{NAME}-ipv{version}.{NAMESPACE}.svc" for version in (4, 6)} <= set(names)
+    for families in ((4, 6), (6, 4)):
+        [webhook] = replace(both, families=families).webhook["webhooks"]
+        assert webhook["clientConfig"]["service"]["name"] == f"{NAME}-ipv{families[0]}"
 
 
 def test_a_webhook_that_is_down_blocks_nothing_but_what_asks_for_a_verdict() -> None:

@@ -5,6 +5,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ from umbilical.lab.topology import Family, plan_topology
 from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, make_parts, restore_parts, secrets_of
 from umbilical.pki.authority import Authority
+from umbilical.pki.certificate import read_certificates
 
 ADDRESS = "10.91.0.10"
 NOW = datetime.now(UTC)
@@ -182,6 +184,21 @@ def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None
     assert again.options == ScenarioOptions(is_stand_in=True)
     assert again.connected_agents() == []
     assert stat.S_IMODE(lab.directory.testbed_file.stat().st_mode) == 0o600
+
+
+@pytest.mark.real("unshare", "nsenter", "nft")
+def test_agents_dial_the_family_that_is_chosen_also_when_the_tunnel_is_taken_up_again(tmp_path: Path) -> None:
+    topology = plan_topology(masters=1, workers=0, family=Family.DUAL)
+    with running(tmp_path / "lab", topology=topology) as both:
+        for version, address in {None: "10.91.0.10", 4: "10.91.0.10", 6: "fd91::10"}.items():
+            options = ScenarioOptions(is_stand_in=True, dial_version=version)
+            make_testbed(both, options, Transcript("first")).make_tunnel()
+            again = load_testbed(both, Transcript("second"))
+            assert again.options == options
+            (agents,) = (one for one in again.tunnel.objects if one["kind"] == "DaemonSet")
+            flags = agents["spec"]["template"]["spec"]["containers"][0]["args"]
+            assert f"--proxy-server-host={address}" in flags
+            assert read_certificates(again.tunnel.certificates.server.certificate)[0].names == (address,)
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")

@@ -90,9 +90,9 @@ class KubernetesTestbed(Testbed):
         self.transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
         return address
 
-    def endpoint(self) -> str:
-        """Return the endpoint address of the lab's Service. Raises NotYet: no endpoint is ready."""
-        label = f"kubernetes.io/service-name={objects.NAME}"
+    def endpoint(self, service: str = objects.NAME) -> str:
+        """Return the endpoint address of a Service of the lab. Raises NotYet: no endpoint is ready."""
+        label = f"kubernetes.io/service-name={service}"
         shown = self.kubectl("-n", objects.NAMESPACE, "get", "endpointslices", "-l", label, "-o=json")
         if shown.exit_code != 0:
             raise NotYet(" ".join(shown.stderr.decode(errors="replace").split()))

@@ -46,11 +46,18 @@ class ServiceObjects:
     """Makes each call a new connection and tunnel; otherwise kube-apiserver reuses one connection."""
     has_plain_port: bool = False
     """Whether the pod also serves without TLS."""
+    families: tuple[int, ...] = ()
+    """A Service for each of these IP versions, the first for calls; empty: one, of the cluster's first family."""
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
         """In the order of their dependencies; without what makes kube-apiserver call the service."""
-        return (namespace(), service_account(), self.secret, self.pod, service())
+        return (namespace(), service_account(), self.secret, self.pod, *map(service, self.families or (None,)))
+
+    @property
+    def called(self) -> str:
+        """Name of the Service that kube-apiserver calls."""
+        return service_name(self.families[0] if self.families else None)
 
     @property
     def secret(self) -> dict[str, Any]:
@@ -122,7 +129,7 @@ class ServiceObjects:
                 "groupPriorityMinimum": 1000,
                 "versionPriority": 10,
                 "caBundle": _base64(self.authority),
-                "service": {"namespace": NAMESPACE, "name": NAME, "port": SERVICE_PORT},
+                "service": {"namespace": NAMESPACE, "name": self.called, "port": SERVICE_PORT},
             },
         }
 
@@ -145,7 +152,7 @@ class ServiceObjects:
         }
 
     def _client_config(self, path: str) -> dict[str, Any]:
-        place = {"namespace": NAMESPACE, "name": NAME, "port": SERVICE_PORT, "path": path}
+        place = {"namespace": NAMESPACE, "name": self.called, "port": SERVICE_PORT, "path": path}
         return {"service": place, "caBundle": _base64(self.authority)}
 
 
@@ -154,11 +161,12 @@ def make_service(topology: Topology, now: datetime | None = None) -> ServiceObje
     return service_on(service_node(topology), now or datetime.now(UTC))
 
 
-def service_on(node: str, moment: datetime) -> ServiceObjects:
+def service_on(node: str, moment: datetime, families: tuple[int, ...] = ()) -> ServiceObjects:
     authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
-    names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
+    called = [service_name(version) for version in families or (None,)]
+    names = [f"{name}.{NAMESPACE}.{suffix}" for name in called for suffix in ("svc", "svc.cluster.local")]
     pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
-    return ServiceObjects(node, authority.certificate_pem, pair)
+    return ServiceObjects(node, authority.certificate_pem, pair, families=families)
 
 
 def service_node(topology: Topology) -> str:
@@ -176,13 +184,19 @@ def service_account() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata()}
 
 
-def service() -> dict[str, Any]:
+def service_name(version: int | None) -> str:
+    return NAME if version is None else f"{NAME}-ipv{version}"
+
+
+def service(version: int | None = None) -> dict[str, Any]:
+    """Return the Service of one IP version; None: of the cluster's first family."""
+    families = {} if version is None else {"ipFamilyPolicy": "SingleStack", "ipFamilies": [f"IPv{version}"]}
     port = {"name": "https", "port": SERVICE_PORT, "targetPort": PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(),
-        "spec": {"selector": _LABELS, "ports": [port]},
+        "metadata": {**_metadata(), "name": service_name(version)},
+        "spec": {"selector": _LABELS, "ports": [port], **families},
     }
 
 

@@ -151,8 +151,7 @@ class Testbed(ABC):
 
     def make_tunnel(self) -> TunnelParts:
         """Create certificates and files of a new tunnel, without starting it."""
-        address = self.lab.topology.bootstrap.address
-        self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
+        self.parts = make_parts(self.options, self._dialled_address(), Authority, datetime.now(UTC))
         self.save()
         return self.parts
 
@@ -244,9 +243,14 @@ class Testbed(ABC):
 
     def restore(self, secrets: Mapping[str, str] | None) -> None:
         """Load the tunnel that an earlier command set up."""
-        address = self.lab.topology.bootstrap.address
         if secrets is not None:
+            address = self._dialled_address()
             self.parts = restore_parts(self.options, address, Authority, secrets, datetime.now(UTC))
+
+    def _dialled_address(self) -> str:
+        """Return the address of the bootstrap node that agents dial."""
+        node, version = self.lab.topology.bootstrap, self.options.dial_version
+        return next(str(one.ip) for one in node.addresses if version in (None, one.version))
 
     def _is_connected(self, node: Node) -> bool:
         pod = self.agent_pod(node.name)

@@ -34,6 +34,8 @@ class ScenarioOptions:
     agent_image: str = OURS
     is_stand_in: bool = False
     """Run without Kubernetes: `lab-admission-caller` calls the webhook."""
+    dial_version: int | None = None
+    """IP version of the address that agents dial; None: that of the bootstrap node's first address."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -41,11 +43,18 @@ class ScenarioOptions:
             "serverImage": self.server_image,
             "agentImage": self.agent_image,
             "isStandIn": self.is_stand_in,
+            "dialVersion": self.dial_version,
         }
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "ScenarioOptions":
-        return cls(Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"]))
+        return cls(
+            Shape(content["shape"]),
+            content["serverImage"],
+            content["agentImage"],
+            bool(content["isStandIn"]),
+            content.get("dialVersion"),
+        )
 
 
 AGENT_OBJECTS: Final = (OWN.namespace, OWN.agent_secret, OWN.agent_daemon_set)

@@ -93,6 +93,37 @@ def test_the_scenario_on_ipv6_alone(tmp_path: Path) -> None:
     assert "[fd92:" in evidence(transcript)
 
 
+@pytest.mark.soak
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_webhooks_of_both_ip_families_are_called_while_agents_dial_over_either(tmp_path: Path) -> None:
+    text = evidence(run("dual-stack", tmp_path))
+    _assert_both_families(text)
+    assert text.count("log has") == 4
+
+
+@pytest.mark.soak
+@pytest.mark.root
+@pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
+def test_kubelets_of_both_ip_families_are_reached_through_the_tunnel(tmp_path: Path) -> None:
+    text = evidence(run("dual-stack", tmp_path, runner=RunnerKind.KUBELET))
+    _assert_both_families(text)
+    for kubelet in ("10.91.0.21:10250", "[fd91::22]:10250"):
+        assert f"dial tcp {kubelet}: connect: connection refused" in text
+        assert text.count(f"tunnels to {kubelet}") == 2
+    assert text.count("run in konnectivity-agent-") == 4
+
+
+def _assert_both_families(text: str) -> None:
+    assert "worker-0: 10.91.0.21, fd91::21" in text
+    assert "worker-1: fd91::22, 10.91.0.22" in text
+    for pod in ("10.92.1.2:8443", "[fd92:0:0:1::2]:8443"):
+        assert f"dial tcp {pod}: connect: network is unreachable" in text
+        assert text.count(f"tunnels to {pod}") == 2
+    assert text.count("configmap/judged-allow created") == text.count(DENIAL) == 4
+    agents = [line for line in text.splitlines() if "agents from" in line]
+    assert ["[" in line for line in agents] == [False, True]
+
+
 @REAL
 def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: Path) -> None:
     transcript = run("aggregated-api", tmp_path)

@@ -15,6 +15,7 @@ from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
 from umbilical.lab.scenarios.service_scenarios import calls, real
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.through_proxies import ProxiedCall, StreamEvent
+from umbilical.lab.topology import Topology
 from umbilical.lab.transcript import Transcript
 from umbilical.lab.tunnel_parts import UPSTREAM
 
@@ -30,6 +31,17 @@ def test_a_wrong_name_gets_the_nearest_or_the_list() -> None:
     with pytest.raises(LabError) as caught:
         registry.find("?")
     assert all(name in caught.value.why for name in registry.names())
+
+
+def test_with_both_ip_families_one_worker_is_dialled_at_each() -> None:
+    plan = registry.find("dual-stack").plan
+    assert plan is not None
+    planned = plan()
+    addresses = [planned.node(name).address for name in ("bootstrap", "worker-0", "worker-1")]
+    assert addresses == ["10.91.0.10", "10.91.0.21", "fd91::22"]
+    assert {len(node.addresses) for node in planned.nodes} == {2}
+    assert [network.version for network in planned.node("worker-1").pod_networks] == [6, 4]
+    assert Topology.from_json(planned.to_json()) == planned, "the order of a node's addresses is kept"
 
 
 class _Testbed:

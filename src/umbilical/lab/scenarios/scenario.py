@@ -65,6 +65,7 @@ _MODULES: Final = {
     "seed-shape": "webhook_through_tunnel",
     "upstream-mix": "webhook_through_tunnel",
     "ipv6": "webhook_through_tunnel",
+    "dual-stack": "dual_stack",
     "patched-ignition": "patched_ignition",
     "ha": "ha",
     "upgrade": "upgrade",
