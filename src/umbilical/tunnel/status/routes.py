@@ -24,7 +24,7 @@ MOST_TUNNELS: Final = 1_000
 """Listed if the query does not say otherwise. The count is always that of all."""
 LARGEST_LIST: Final = 1_000_000
 SLICE: Final = 100
-"""Items that are described and encoded before tunnels get their turn: 1.5 ms (measured)."""
+"""Items that are described and encoded before others get their turn: 0.6 ms of tunnels, 3 ms of agents (measured)."""
 _JSON: Final = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
 _PLAIN: Final = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 _CHALLENGE: Final = (*_PLAIN, ("WWW-Authenticate", "Bearer"))
