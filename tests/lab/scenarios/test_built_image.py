@@ -66,5 +66,6 @@ def test_the_rendered_pods_of_a_hosted_control_plane_run_from_the_image(tmp_path
     assert told.count(f"runs {DEFAULT_IMAGE}") == 6
     assert [told.count(f"{way}: 200 from 127.0.0.1") for way in ("SOCKS5", "HTTP", "CONNECT")] == [1, 1, 1]
     assert told.count("MiB (PSS)") == 5
+    assert "its server still runs" in told
     assert machine_picture() == before
     assert control_groups_of(tmp_path / "lab") == []

@@ -132,13 +132,14 @@ class AggregatedApiServer:
 
     authority: bytes
     pair: KeyPair
+    node: str
 
     @property
     def part(self) -> HostedPart:
         files = {f"{API_FOLDER}/tls.crt": self.pair.certificate, f"{API_FOLDER}/tls.key": self.pair.key}
         pair = ["--certificate", f"{API_FOLDER}/tls.crt", "--key", f"{API_FOLDER}/tls.key"]
         # Open connections of kube-apiserver would delay a draining server by a minute or more.
-        how = ["--listen", f":{SERVICE_PORT}", "--node-name", API_NODE, "--close-connections"]
+        how = ["--listen", f":{SERVICE_PORT}", "--node-name", self.node, "--close-connections"]
         return HostedPart(["lab-service", *how, *pair], files)
 
 
@@ -205,13 +206,13 @@ def make_parts(lab: Topology, now: datetime, image: str = UMBILICAL, api_node: s
     authority = Authority.create("lab-api-ca", now, LIFETIME, KeyType.ECDSA_P256)
     called = [f"{API_NAME}.{names.AGGREGATED_NAMESPACE}.svc"]
     pair = authority.issue(server_profile(API_NAME, called, KeyType.ECDSA_P256), now, LIFETIME)
-    api = AggregatedApiServer(authority.certificate_pem, pair)
-    spec = _spec(lab, api, image, api_node)
+    api = AggregatedApiServer(authority.certificate_pem, pair, api_node)
+    spec = _spec(lab, api, image)
     return HostedParts(spec, _renew(spec, None, now), api)
 
 
-def _spec(lab: Topology, api: AggregatedApiServer, image: str, api_node: str) -> HostedSpec:
-    address = lab.node(api_node).addresses[0].ip
+def _spec(lab: Topology, api: AggregatedApiServer, image: str) -> HostedSpec:
+    address = lab.node(api.node).addresses[0].ip
     return HostedSpec(
         name="lab",
         namespace="clusters-lab",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.render import NODE, render
 from umbilical.hosted.objects.sidecars import sidecar_patches
-from umbilical.hosted.objects.spec import HostedImages, KubeApiserver, Workload
+from umbilical.hosted.objects.spec import KubeApiserver, Workload
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import HostedParts, Object
 from umbilical.lab.hosted.topology import plan_hosted
@@ -43,12 +43,11 @@ def topology() -> Topology:
 
 def make_parts(lab: Topology, now: datetime, image: str) -> HostedParts:
     """Make the parts of a control plane with one server, in the pod of kube-apiserver."""
-    made = parts.make_parts(lab, now, api_node=POD_NODE)
+    made = parts.make_parts(lab, now, image, POD_NODE)
     kube_apiserver = KubeApiserver(
         workload=Workload.STATIC_POD, manifest="kube-apiserver.yaml", labels={"component": "kube-apiserver"}
     )
-    images = HostedImages(image, image, image)
-    spec = made.spec.replace(images=images, replicas=1, components=(COMPONENT,), kube_apiserver=kube_apiserver)
+    spec = made.spec.replace(replicas=1, components=(COMPONENT,), kube_apiserver=kube_apiserver)
     return dataclasses.replace(made, spec=spec)
 
 

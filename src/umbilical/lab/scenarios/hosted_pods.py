@@ -5,6 +5,7 @@ kube-apiserver with one server; a killed or renewed server is in the scenario `h
 """
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,6 +14,7 @@ import yaml
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.host.waiting import NotYet
 from umbilical.hosted.objects import names
+from umbilical.hosted.objects.server import GRACE_SECONDS
 from umbilical.lab import objects
 from umbilical.lab.hosted import pods
 from umbilical.lab.hosted.pods import AGENT_POD, COMPONENT, POD_NODE
@@ -29,7 +31,9 @@ from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.lab.transcript import CallResult
 
 SERVER_POD: Final = "kube-apiserver"
-_PROPORTIONAL: Final = re.compile(r"^Pss: +(\d+) kB$", re.MULTILINE)
+_MEMORY: Final = re.compile(r"^(Rss|Pss): +(\d+) kB$", re.MULTILINE)
+# The pod's grace period, and a busy machine.
+END_SECONDS: Final = GRACE_SECONDS + 60.0
 
 
 def run(testbed: Testbed) -> None:
@@ -133,8 +137,31 @@ def _show_memory(stage: HostedStage) -> None:
         ):
             pid = next(one.pid for one in _running(stage, node, pod).containers if one.name == container)
             text = stage.lab.exec(node, ["cat", f"/proc/{pid}/smaps_rollup"]).check().text
-            kib = int(_PROPORTIONAL.findall(text)[0])
-            stage.transcript.saw(f"{container} in {pod} on {node}: {kib / 1024:.1f} MiB (PSS)")
+            mib = {kind: int(kib) / 1024 for kind, kib in _MEMORY.findall(text)}
+            stage.transcript.saw(f"{container} in {pod} on {node}: {mib['Pss']:.1f} MiB (PSS), {mib['Rss']:.1f} (RSS)")
+
+
+def end(testbed: Testbed) -> None:
+    """Show that the hook works which keeps the server: kube-apiserver still calls webhooks while it ends."""
+    lab, transcript = testbed.lab, testbed.transcript
+    with transcript.step("the pod ends: kube-apiserver has its server to the last"):
+        pod = testbed.find_pod(BOOTSTRAP, SERVER_POD)
+        assert pod is not None
+        pids = {one.name: one.pid for one in pod.containers}
+
+        def look(name: str) -> None:
+            if pids[name] in containerd.task_pids(lab, BOOTSTRAP).values():
+                raise NotYet(f"{name} still runs")
+
+        lab.remove(BOOTSTRAP, KUBE_APISERVER_POD)
+        began = time.monotonic()
+        testbed.wait("kube-apiserver to end", lambda: look(names.KUBE_APISERVER), END_SECONDS)
+        if pids[names.SERVER] not in containerd.task_pids(lab, BOOTSTRAP).values():
+            raise complaint("the server ended before kube-apiserver", "its preStop hook should have kept it")
+        transcript.saw(f"kube-apiserver ended after {time.monotonic() - began:.0f} s, its server still runs")
+        testbed.wait("the server to end", lambda: look(names.SERVER), END_SECONDS)
+        transcript.saw(f"the server ended after {time.monotonic() - began:.0f} s")
+        transcript.shows(server=False, apiserver=False, call=CallResult.NONE)
 
 
 def _running(stage: HostedStage, node: str, name: str) -> PodStatus:
@@ -165,6 +192,7 @@ SCENARIOS: Final = (
         "hosted-pods",
         "the rendered pods of a hosted control plane: server, both proxies and agents, from the image",
         run,
+        end,
         runners=(RunnerKind.KUBELET,),
         plan=pods.topology,
         needs_image=True,
