@@ -4,7 +4,7 @@ import contextlib
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -16,7 +16,9 @@ from umbilical.host.waiting import NotYet
 from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
 from umbilical.lab.kubelet.node_runtime import CNI_PLUGINS, check_needs, find_cni
 from umbilical.lab.kubelet.runner import find_logs, parse_answer, parse_log, read_pods
+from umbilical.lab.lab import Lab
 from umbilical.lab.runner import PodStatus
+from umbilical.lab.state import LabDirectory
 
 
 def read(*, is_registered: bool) -> dict[str, Any]:
@@ -233,3 +235,27 @@ def test_tasks_have_a_pid_while_they_run_and_configuration_fits_the_machine() ->
 @given(st.text(st.characters(codec="utf-8", exclude_characters="0123456789")))
 def test_another_table_has_no_tasks(text: str) -> None:
     assert containerd.parse_tasks(text) == {}
+
+
+class _Lab:
+    """As much of a lab as a complaint about containerd needs."""
+
+    def __init__(self, folder: Path, log: str) -> None:
+        self.directory = LabDirectory(folder)
+        self._log = log
+
+    def log(self, node: str, name: str) -> str:
+        return self._log
+
+
+def test_a_plugin_that_was_not_loaded_is_reported_with_its_reason(tmp_path: Path) -> None:
+    failed = 'msg="failed to load plugin io.containerd.grpc.v1.cri" error="failed to create CRI service: '
+    lines = [
+        'msg="failed to load plugin io.containerd.snapshotter.v1.zfs" error="path must be a zfs filesystem"',
+        f'{failed}cni conf monitor: failed to create fsnotify watcher: too many open files"',
+    ]
+    told = containerd._without_plugin(cast(Lab, _Lab(tmp_path, "\n".join(lines))), "master-0")
+    assert (told.code, told.why) == ("UMB842", lines[1])
+    assert "fs.inotify.max_user_instances" in told.remedy
+    other = containerd._without_plugin(cast(Lab, _Lab(tmp_path, f'{failed}no snapshotter"')), "master-0")
+    assert other.remedy.endswith("logs/master-0/containerd.log")

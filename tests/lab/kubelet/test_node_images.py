@@ -166,3 +166,6 @@ def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, mo
     with pytest.raises(LabError, match=r"UMB842 containerd on master-0 exited with 1") as refused:
         containerd.start(lab, "master-0")
     assert refused.value.remedy.endswith("logs/master-0/containerd.log")
+    lab.write("master-0", containerd.CONFIG_PATH, containerd.config("unheard-of", Path("/usr/lib/cni")).encode())
+    with pytest.raises(LabError, match=r"UMB842 containerd on master-0 has no CRI plugin(.|\n)*unheard-of"):
+        containerd.start(lab, "master-0")

@@ -70,6 +70,8 @@ POLL_SECONDS: Final = 0.1
 # For kube-apiserver's 100 MB on two busy cores; users load larger ones.
 IMPORT_SECONDS: Final = 600.0
 _IMPORTED: Final = re.compile(r"^unpacking (\S+) \(.*\)\.\.\.done", re.MULTILINE)
+_NOT_LOADED: Final = "failed to load plugin io.containerd.grpc.v1.cri"
+_NO_WATCHER: Final = "too many open files"
 _UNUSED: Final = (
     "io.containerd.snapshotter.v1.aufs",
     "io.containerd.snapshotter.v1.btrfs",
@@ -121,15 +123,29 @@ def version(lab: Lab, node: str) -> str:
 
 
 def start(lab: Lab, node: str) -> None:
-    """Start it and wait until it is ready. Raises LabError: UMB842, it exited; UMB850, timeout."""
+    """Start it and wait until it is ready. Raises LabError: UMB842, it exited or has no CRI plugin; UMB850, timeout."""
     lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH], restarts=True)
 
     def look() -> None:
         refuse_if_ended(lab, node, PROCESS)
-        if ctr(lab, node, "plugins", "ls", "id==cri").text.count(" ok") != 1:
+        status = ctr(lab, node, "plugins", "ls", "id==cri").text.split()[-1:]
+        if status == ["error"]:
+            raise _without_plugin(lab, node)
+        if status != ["ok"]:
             raise NotYet("its CRI plugin is not ready")
 
     wait(f"containerd on {node}", look, START_SECONDS, POLL_SECONDS)
+
+
+def _without_plugin(lab: Lab, node: str) -> LabError:
+    """A plugin is loaded once, so waiting does not help."""
+    log = lab.directory.log_file(node, PROCESS)
+    why = next((line for line in lab.log(node, PROCESS).splitlines() if _NOT_LOADED in line), "")
+    remedy = f"tail {log}"
+    if _NO_WATCHER in why:
+        # The limit is per user, and every kubelet, containerd and kube-apiserver of all labs needs some.
+        remedy = "umbilical lab down --all, or sysctl fs.inotify.max_user_instances=1024"
+    return LabError("UMB842", f"containerd on {node} has no CRI plugin", why or "its log gives no reason", remedy)
 
 
 def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) -> CompletedCommand:
