@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from tests.support.apart import apart
-from tests.support.kubeadm_lab import CONTROL_PLANE, KUBELET, PEERS, SYSTEM, WORKER, KubeadmLab, kubeadm_lab
+from tests.support.kubeadm_lab import CONTROL_PLANE, OF_THE_MACHINE, PEERS, SYSTEM, WORKER, KubeadmLab, kubeadm_lab
 from tests.support.labs import control_groups_of, machine_picture, wait_until
 from tests.support.recipe_pages import Section, sections
 
@@ -27,8 +26,6 @@ pytestmark = [
     pytest.mark.real(*PEERS, *SYSTEM),
 ]
 SECONDS: Final = 240.0
-APART: Final = "--skip-phases=preflight,kubelet-start,addon"
-"""What needs systemd and a registry."""
 MANIFEST: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 TARGET: Final = re.compile(r"tunnel dial=.* target=(\S+) ")
 METRICS: Final = "curl --silent http://127.0.0.1:8092/metrics"
@@ -98,13 +95,8 @@ def make_cluster(site: KubeadmLab, page: Page) -> None:
     page.run("The server")
     page.write("kube-apiserver")
     site.name_images(site.run("kubeadm config images list --config kubeadm.yaml"))
-    with ThreadPoolExecutor(1) as pool:
-        # In a real cluster kubeadm starts the kubelet itself, by systemd.
-        done = pool.submit(page.run, "A new cluster", more=APART)
-        wait_until(lambda: done.done() or site.lab.exists(CONTROL_PLANE, KUBELET), SECONDS)
-        if not done.done():
-            site.start_kubelet(CONTROL_PLANE)
-        assert "initialized successfully" in done.result()
+    told = page.run("A new cluster", more=f"--skip-phases=addon {OF_THE_MACHINE}")
+    assert "initialized successfully" in told
     site.join_worker()
     service = objects.service_on(WORKER, datetime.now(UTC))
     listed = {"apiVersion": "v1", "kind": "List", "items": [*service.objects, service.webhook]}
@@ -163,9 +155,9 @@ def add_to_existing(site: KubeadmLab, page: Page) -> None:
 
     config = yaml.safe_load(site.read("kubeadm.yaml"))
     site.write("kubeadm.yaml", yaml.safe_dump({**config, "apiServer": {**config["apiServer"], **added}}))
-    page.run("An existing cluster", 1)
+    # The same in another order, so it starts again.
+    restarted(site, lambda: page.run("An existing cluster", 1))
     assert pod(site) == patched
-    wait_until(lambda: is_serving(site), SECONDS)
     install_agents(page)
     stored = site.run("kubectl -n kube-system get configmap kubeadm-config -o jsonpath={.data.ClusterConfiguration}")
     assert yaml.safe_load(stored)["apiServer"]["extraVolumes"] == added["extraVolumes"]

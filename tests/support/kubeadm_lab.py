@@ -1,14 +1,13 @@
 """Two nodes for kubeadm in a lab: a control plane without a way to pods and kubelets, and a worker.
 
-kubeadm runs on a root file system, mount and network of the node. What it cannot have there is done as its own tools
-would: kubelets, kube-proxy, images under the names that it asks for.
+kubeadm runs on a root file system, mount and network of the node. What it cannot have there comes from elsewhere: a
+kubelet without systemd, kube-proxy as a process, images under the names that it asks for.
 """
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -18,26 +17,34 @@ import peers
 from umbilical.lab import binaries
 from umbilical.lab.images import UNPRIVILEGED, Image
 from umbilical.lab.kubelet import archives, containerd, kubelet_config, node_runtime
+from umbilical.lab.kubelet.runner import CNI_CONFIG_PATH
 from umbilical.lab.lab import CompletedCommand, Lab, UpRequest, up
-from umbilical.lab.runners import runner_of
+from umbilical.lab.network import POD_BRIDGE
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Topology, plan_topology
-from umbilical.manifests.objects import DEFAULT_IMAGE
-from umbilical.pki.authority import Authority
-from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import KeyType, server_profile
+from umbilical.manifests.objects import DEFAULT_IMAGE, bridge_conflist
 
 CONTROL_PLANE: Final = "control"
 WORKER: Final = "worker"
-PEERS: Final = (*binaries.KUBELET, "kubeadm", "helm")
+PEERS: Final = (*binaries.KUBELET, "kubeadm", "coredns", "helm")
 SYSTEM: Final = ("unshare", "nsenter", "nft", "containerd", "ctr", "runc", "curl")
 HOME: Final = "/root"
 ADMIN: Final = "/etc/kubernetes/admin.conf"
-KUBELET: Final = "/etc/kubernetes/kubelet.conf"
+DROP_INS: Final = "/etc/kubernetes/kubelet.conf.d"
+OF_THE_MACHINE: Final = "--ignore-preflight-errors=SystemVerification,ContainerRuntimeVersion,NumCPU,Mem,Swap"
+"""Checks of the machine under the lab, which may have control groups v1 and an old containerd."""
+_PREPARE: Final = "ln -s /run /var/run; echo 1 > /proc/sys/net/ipv4/ip_forward"
+# What kubeadm's unit does, which systemd restarts until kubeadm has written the configuration.
+_KUBELET: Final = f"""
+config=/var/lib/kubelet/config.yaml
+until [ -s $config ]; do sleep 0.2; done
+. /var/lib/kubelet/kubeadm-flags.env
+exec kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \\
+    --config=$config --config-dir={DROP_INS} $KUBELET_KUBEADM_ARGS
+"""
 KUBELET_PORT: Final = 10250
 FIREWALL: Final = "kubelets"
 POD_NETWORK: Final = "10.244.0.0/16"
-LIFETIME: Final = timedelta(days=1)
 SECONDS: Final = 240.0
 # The lab's copy of /proc/sys may not be written; the machine's limits stay as they are.
 _NO_LIMITS: Final = ("max-per-core=0", "min=0", "tcp-timeout-established=0s", "tcp-timeout-close-wait=0s")
@@ -53,14 +60,17 @@ def topology() -> Topology:
 
 
 class KubeadmLab:
-    """The nodes; containerd runs on both, kubelets do not."""
+    """The nodes. containerd runs on both, and the kubelet as soon as kubeadm has configured it."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self._environment: dict[str, str] = {"KUBECONFIG": ADMIN}
+        self._environment = {"KUBECONFIG": ADMIN}
         for node in (CONTROL_PLANE, WORKER):
-            node_runtime.make_group(lab, node)
+            group = node_runtime.make_group(lab, node)
             node_runtime.start_containerd(lab, node)
+            lab.write(node, f"{DROP_INS}/90-machine.conf", kubelet_config.machine_drop_in(group), 0o644)
+            self.run(_PREPARE, node=node)
+            lab.start(node, "kubelet", ["bash", "-c", _KUBELET])
         # `ctr` unpacks for overlayfs unless told otherwise; not every file system has that.
         self._environment["CONTAINERD_SNAPSHOTTER"] = containerd.choose_snapshotter(lab, CONTROL_PLANE)
 
@@ -95,35 +105,20 @@ class KubeadmLab:
         node_runtime.load_image(self.lab, WORKER, root / HOME.lstrip("/") / name)
 
     def name_images(self, listed: str) -> None:
-        """Give the lab's images of the control plane the names that kubeadm asks for."""
+        """Give the lab's images the names that kubeadm asks for."""
         for reference in listed.split():
             program = reference.rpartition("/")[2].partition(":")[0]
-            if program in binaries.KUBELET:
-                tag = ("images", "tag", f"localhost/{program}:lab", reference)
-                containerd.ctr(self.lab, CONTROL_PLANE, *tag).check()
-
-    def start_kubelet(self, node: str) -> None:
-        """Start it with the kubeconfig that kubeadm wrote, and a serving certificate."""
-        address = self.lab.topology.node(node).address
-        authority = Authority.load(KeyPair(self._pki("ca.crt"), self._pki("ca.key")))
-        pair = authority.issue(server_profile(node, [node, address], KeyType.ECDSA_P256), datetime.now(UTC), LIFETIME)
-        files = {
-            kubelet_config.CLIENT_AUTHORITY: authority.certificate_pem,
-            kubelet_config.SERVING_CERTIFICATE: pair.certificate,
-            kubelet_config.SERVING_KEY: pair.key,
-        }
-        self.lab.write_all(node, files)
-        runner_of(self.lab).start(self.lab, node, KUBELET)
-
-    def _pki(self, name: str) -> bytes:
-        return self.lab.read(CONTROL_PLANE, f"/etc/kubernetes/pki/{name}")
+            own = containerd.PAUSE_REFERENCE if program == containerd.PAUSE_PROGRAM else f"localhost/{program}:lab"
+            containerd.ctr(self.lab, CONTROL_PLANE, "images", "tag", own, reference).check()
 
     def join_worker(self) -> None:
-        """Start kubelet and kube-proxy of the worker, with kubeconfigs from kubeadm."""
-        make = "kubeadm kubeconfig user --config kubeadm.yaml --client-name"
-        self.write(KUBELET, self.run(f"{make} system:node:{WORKER} --org system:nodes"), WORKER)
-        self.write("/etc/kubernetes/proxy.conf", self.run(f"{make} system:kube-proxy"), WORKER)
-        self.start_kubelet(WORKER)
+        """Let kubeadm join it; add a pod network, and kube-proxy, whose image is not there."""
+        command = self.run("kubeadm token create --print-join-command").strip()
+        self.run(f"{command} {OF_THE_MACHINE}", node=WORKER)
+        networks = self.lab.topology.node(WORKER).pod_networks
+        self.lab.write(WORKER, CNI_CONFIG_PATH, bridge_conflist("lab", POD_BRIDGE, networks), 0o644)
+        user = "kubeadm kubeconfig user --config kubeadm.yaml --client-name system:kube-proxy"
+        self.write("/etc/kubernetes/proxy.conf", self.run(user), WORKER)
         limits = (f"--conntrack-{limit}" for limit in _NO_LIMITS)
         flags = ("--kubeconfig=/etc/kubernetes/proxy.conf", "--proxy-mode=nftables", f"--cluster-cidr={POD_NETWORK}")
         self.lab.start(WORKER, "kube-proxy", ["kube-proxy", *flags, f"--hostname-override={WORKER}", *limits])
@@ -141,9 +136,8 @@ class KubeadmLab:
 
 @contextmanager
 def kubeadm_lab(path: Path) -> Iterator[KubeadmLab]:
-    programs: Mapping[str, Path] = binaries.find(PEERS)
     # The newest in the cache may be of another version than the others.
-    chosen = {name: peers.binary(name) or found for name, found in programs.items()}
+    chosen = {name: peers.binary(name) or found for name, found in binaries.find(PEERS).items()}
     lab = up(UpRequest(path, "kubeadm", topology(), RunnerKind.KUBELET, chosen))
     try:
         yield KubeadmLab(lab)
