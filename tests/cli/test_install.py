@@ -11,6 +11,7 @@ import pytest
 import yaml
 from tests.cli.native import options_of
 from tests.support.commands import Run
+from tests.support.recipe_pages import sections
 
 from umbilical.cli import agent, server
 from umbilical.tunnel.settings import AgentSettings, ServerSettings
@@ -180,3 +181,32 @@ def test_a_static_pod_is_written_with_the_image_and_what_is_next(umbilical: Run,
     assert manifest["spec"]["terminationGracePeriodSeconds"] == 60
     again = umbilical("server", "install", "--static-pod", *UNIX, "--out", folder, status=3)
     assert again.err.startswith("UMB801 ")
+
+
+def test_the_recipe_for_kubeadm_names_the_same_files_everywhere(umbilical: Run, repository: Path) -> None:
+    page = sections(repository / "docs" / "recipes" / "kubeadm.md")
+    script = page["The server"].commands[0].replace("\\\n", " ")
+    (words,) = (shlex.split(line) for line in script.splitlines() if "server install" in line)
+    words[words.index("--out") + 1] = "-"
+    (container,) = yaml.safe_load(umbilical(*words[1:]).out)["spec"]["containers"]
+    mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert mounted == ["/run/umbilical", "/etc/kubernetes/umbilical", "/tmp"]
+
+    files = page["kube-apiserver"].files
+    (path, egress), (_, config) = ((name, yaml.safe_load(text)) for name, text in files.items())
+    tunnel = egress["egressSelections"][0]["connection"]
+    assert f"--listen=unix:{tunnel['transport']['uds']['udsName']}" in container["args"]
+    assert f"--mode={tunnel['proxyProtocol'].lower()}" in container["args"]
+    given = config["apiServer"]
+    assert given["extraArgs"] == [{"name": "egress-selector-config-file", "value": path}]
+    assert [volume["hostPath"] for volume in given["extraVolumes"]] == [path, mounted[0]]
+
+    (patch,) = (yaml.safe_load(text) for name, text in page["One node only"].files.items() if "+json" in name)
+    flag, *others = (operation["value"] for operation in patch)
+    assert flag == f"--egress-selector-config-file={path}"
+    volumes = [
+        {"name": one["name"], "hostPath": {"path": one["hostPath"], "type": one["pathType"]}}
+        for one in given["extraVolumes"]
+    ]
+    mounts = [{name: one[name] for name in ("name", "mountPath", "readOnly")} for one in given["extraVolumes"]]
+    assert others == [*mounts, *volumes]
