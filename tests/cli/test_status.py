@@ -29,6 +29,7 @@ from umbilical.fault import Fault
 from umbilical.tunnel.admin import ServerAdminRoutes
 from umbilical.tunnel.certificates import admin
 from umbilical.tunnel.event_loop import new_event_loop
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.http_server import HttpListener, HttpRoutes
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import ListenAddress, TlsFiles, TlsPolicy, UnixFrontend
@@ -85,6 +86,12 @@ class Answers:
     async def document(self, most_tunnels: int, worker: str) -> Document | None:
         self.asked.append(most_tunnels)
         return self.now
+
+    def events(self) -> EventSource:
+        raise AssertionError("the command does not listen")
+
+    def whose(self) -> Document:
+        raise AssertionError("the command does not listen")
 
 
 @contextmanager

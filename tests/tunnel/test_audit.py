@@ -72,7 +72,7 @@ def test_a_refused_dial_leaves_a_record_with_its_reason(stage: Stage, tmp_path: 
 
 def test_without_the_option_there_is_no_audit(stage: Stage) -> None:
     server, _ = stage.start_pair()
-    assert server.server.core.reports.audit is None
+    assert server.server.core.audit is None
     assert b"umbilical_audit_records_lost_total" not in stage.call(server.server.render_metrics)
 
 

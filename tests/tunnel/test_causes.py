@@ -421,9 +421,8 @@ def test_a_tunnel_is_reported_once(caplog: Logged) -> None:
     tunnel = _tunnel(10.0)
     tunnel.link = AgentLink(1, "a1", AgentIdentifiers())
     tunnel.connection_id = 3
-    reports = agent_notices.TunnelReports()
-    reports.over(tunnel, 12.5, "client closed")
-    reports.over(tunnel, 13.0, "agent lost")
+    agent_notices.report_tunnel(tunnel, 12.5, "client closed")
+    agent_notices.report_tunnel(tunnel, 13.0, "agent lost")
     (line,) = caplog.messages
     assert (
         line
@@ -433,5 +432,5 @@ def test_a_tunnel_is_reported_once(caplog: Logged) -> None:
 
 def test_a_dial_without_an_agent_is_reported_without_one(caplog: Logged) -> None:
     caplog.set_level(logging.INFO, "umbilical.tunnels")
-    agent_notices.TunnelReports().over(_tunnel(0.0), 0.0, "No agent available")
+    agent_notices.report_tunnel(_tunnel(0.0), 0.0, "No agent available")
     assert "agent=- target=web:443" in caplog.messages[0]

@@ -270,6 +270,8 @@ class Agent(LinkKeeper):
         self._links[hello.server_id] = link
         self._announced_count = max(hello.server_count, 1)  # 0 would keep the agent away for ever
         link.keep_alive(self.settings.keepalive)
+        if self.context.events.heard:
+            self.context.events.server_came(hello.server_id, link.channel.peer())
         logger.info("connected server=%s servers=%d/%d", hello.server_id, len(self._links), self.server_count())
         if self.draining:
             link.drain()
@@ -365,6 +367,8 @@ class Agent(LinkKeeper):
         self._leaving.pop(link, None)
         self._book.link_lost(link)
         self._wake.set()
+        if self.context.events.heard:
+            self.context.events.server_left(server_id, reason)
         if link.leaving or causes.is_orderly(reason):
             logger.info("connection over server=%s: %s", server_id, reason)
             return

@@ -302,7 +302,7 @@ class ConnectClient(SocketEnd):
         limit = self._limits.tunnel_buffer_bytes
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
         if self.tunnel is not None:
-            self._core.reports.stuck(self.tunnel, text, self._loop.now)
+            self._core.client_stuck(self.tunnel, text)
         self._gone(text)
 
     def end_idle(self, cause: str) -> None:
@@ -332,7 +332,7 @@ class ConnectClient(SocketEnd):
         """The client left, or must be closed; the agent learns of it behind the client's last byte."""
         tunnel, own = self.tunnel, self._own
         if tunnel is not None:
-            self._core.reports.over(tunnel, self._loop.now, cause)
+            self._core.report_tunnel(tunnel, cause)
             if own is None:
                 self._core.client_closed(tunnel)
             elif tunnel.state != TUNNEL_ENDED:

@@ -14,6 +14,7 @@ from umbilical.tunnel import causes, faults
 from umbilical.tunnel.backlog import STUCK_SECONDS, SharedCredit
 from umbilical.tunnel.channel import END, Channel
 from umbilical.tunnel.dialing import Dial, DialOwner, EndpointDialer
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
@@ -47,6 +48,7 @@ class EndpointContext:
         self.limits: Final = limits
         self.metrics: Final = metrics
         self.window_budget: Final = budget
+        self.events: Final = EventSource()
         self.recent: Final = RecentTroubles(loop, metrics.dial_seconds)
         self.lingering: Final = LingeringChannels(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
@@ -110,7 +112,14 @@ class EndpointDial(DialOwner):
     def cancel(self) -> None:
         if self._dial is not None:
             self._dial.cancel()
-        report(self._record, self._link, "dial cancelled")
+        self._report("dial cancelled")
+
+    def _report(self, cause: str, code: str = "") -> None:
+        record, context = self._record, self._context
+        if context.events.heard and not self._link.is_sibling:
+            seconds = context.loop.now - record.asked_at
+            context.events.endpoint_failed(record, self._link.server_id(), cause, code, seconds)
+        report(record, self._link, cause, code)
 
     def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
         channel = Channel(self._context.loop, sock)
@@ -137,7 +146,10 @@ class EndpointDial(DialOwner):
         if own is not None:
             own.stream.owner = endpoint
         channel.adopt(endpoint)
-        self._context.metrics.dial_seconds.observe(self._context.loop.now - record.asked_at)
+        endpoint.dial_seconds = self._context.loop.now - record.asked_at
+        self._context.metrics.dial_seconds.observe(endpoint.dial_seconds)
+        if self._context.events.heard and not link.is_sibling:
+            self._context.events.endpoint_opened(record, link.server_id(), endpoint.dial_seconds)
         link.endpoint_opened(record)
         if mask & (IN | HANGUP):
             channel.on_events(mask)
@@ -148,7 +160,7 @@ class EndpointDial(DialOwner):
         if not self._link.is_sibling:
             context.recent.dial_failed(record.address, self._link.server_id(), "", code, text, seconds)
         self._link.endpoint_refused(record, text)
-        report(record, self._link, text, code)
+        self._report(text, code)
 
 
 class Endpoint(SocketEnd):
@@ -163,6 +175,7 @@ class Endpoint(SocketEnd):
         super().__init__(channel, context.limits, context.stuck, context.flushing)
         self.link: Final = link
         self.record: Final = record
+        self.dial_seconds = 0.0
         self._context: Final = context
         stream = link.stream if own is None else own.stream
         assert stream is not None
@@ -303,7 +316,12 @@ class Endpoint(SocketEnd):
             self._close()
 
     def report(self, cause: str) -> None:
-        report(self.record, self.link, cause, up=self.bytes_delivered, down=self.bytes_read())
+        record, up, down = self.record, self.bytes_delivered, self.bytes_read()
+        events, link = self._context.events, self.link
+        if events.heard and not link.is_sibling:
+            age = self._loop.now - record.asked_at - self.dial_seconds
+            events.endpoint_closed(record, link.server_id(), cause, (up, down), age)
+        report(record, link, cause, up=up, down=down)
 
 
 def report(

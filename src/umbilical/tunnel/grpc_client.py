@@ -247,7 +247,7 @@ class GrpcClient(TunnelEnd):
             return
         limit = self._limits.tunnel_buffer_bytes
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
-        self._core.reports.stuck(tunnel, text, self._loop.now)
+        self._core.client_stuck(tunnel, text)
         self._give_up(tunnel, text)
 
     def end_idle(self, cause: str) -> None:
@@ -362,7 +362,7 @@ class GrpcClient(TunnelEnd):
             self._end_tunnel(tunnel)
 
     def _report(self, tunnel: Tunnel, cause: str) -> None:
-        self._core.reports.over(tunnel, self._loop.now, cause)
+        self._core.report_tunnel(tunnel, cause)
 
     def on_crash(self, error: Exception) -> None:
         transport = self._transport

@@ -9,7 +9,8 @@ import posixpath
 import re
 import socket
 import time
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, suppress
 from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
@@ -18,7 +19,7 @@ from umbilical.fault import StartupError
 from umbilical.record import Record
 from umbilical.tunnel import descriptors
 from umbilical.tunnel.certificates import WatchedContext
-from umbilical.tunnel.daemon import open_streams, own_task
+from umbilical.tunnel.daemon import end_task, open_streams, own_task
 from umbilical.tunnel.listening import listen_unix
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 from umbilical.wire import http1
@@ -67,6 +68,8 @@ class HttpResponse(Record):
     status: int
     body: bytes
     headers: Headers = (("Content-Type", PLAIN),)
+    stream: AsyncGenerator[bytes] | None = None
+    """What follows the body, until either side closes the connection; the length is unknown."""
 
 
 class HttpRoutes(Protocol):
@@ -232,8 +235,31 @@ class _Connection:
             await self._write(http1.violation_reply(violation))
             return False
         response = await answer(self._routes, request)
+        if response.stream is not None:
+            await self._stream(request, response, response.stream)
+            return False
         await self._write(_response_bytes(request, response, head.version, head.keep_alive))
         return (not head.has_body or await self._skip_body(head)) and head.keep_alive
+
+    async def _stream(self, request: HttpRequest, response: HttpResponse, stream: AsyncGenerator[bytes]) -> None:
+        """Until the stream ends or the client has left, which shows when its side of the connection ends."""
+        async with aclosing(stream):
+            await self._write(_response_bytes(request, response, "HTTP/1.1", keep_alive=False))
+            if request.method == "HEAD":
+                return
+            tasks = {own_task(self._reader.read(1)), own_task(self._pump(stream))}
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    await end_task(task)
+
+    async def _pump(self, stream: AsyncGenerator[bytes]) -> None:
+        try:
+            async for piece in stream:
+                await self._write(piece)
+        except (TimeoutError, OSError):
+            pass  # the client takes nothing for too long, or has left
 
     async def _read_head(self) -> http1.Http1Request | None:
         """Return the next request head, or None at the end of the connection."""
@@ -363,7 +389,7 @@ def _response_bytes(request: HttpRequest, response: HttpResponse, version: str, 
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
     lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in response.headers]
-    lines += [f"Date: {date}", f"Content-Length: {len(response.body)}"]
+    lines += [f"Date: {date}"] + ([] if response.stream is not None else [f"Content-Length: {len(response.body)}"])
     if not keep_alive:
         lines.append("Connection: close")
     elif version == "HTTP/1.0":

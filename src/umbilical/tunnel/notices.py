@@ -9,7 +9,6 @@ from typing import Final
 from umbilical.konnectivity.commands import ReportHealth, ReportRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
 from umbilical.konnectivity.links import AgentLink, Tunnel
-from umbilical.tunnel.audit import Audit
 from umbilical.tunnel.causes import NEXT, FailureCause, log_fields
 
 logger = logging.getLogger(__name__)
@@ -114,28 +113,11 @@ def report_networks(link: AgentLink, texts: list[str], more: str) -> None:
     logger.warning("%s agent=%s: %s%s", cause.code, link.agent_id, cause.text, more, extra=cause.fields)
 
 
-class TunnelReports:
-    """Tells once what became of a tunnel: a line in the log, and a record if there is an audit."""
-
-    def __init__(self, audit: Audit | None = None) -> None:
-        self.audit: Final = audit
-
-    def over(self, tunnel: Tunnel, now: float, cause: str, code: str = "") -> None:
-        """`code` where it failed."""
-        if tunnel.reported:
-            return
-        tunnel.reported = True
-        _log_tunnel(tunnel, now, cause, code)
-        if self.audit is not None and tunnel.may_relay:  # else the worker that has its client records it
-            self.audit.record(tunnel, now, cause, code)
-
-    def stuck(self, tunnel: Tunnel, text: str, now: float) -> None:
-        """The tunnel is closed because its client reads nothing."""
-        _warn_slow(tunnel, f"tunnel closed: {text}")
-        self.over(tunnel, now, text, "UMB403")
-
-
-def _log_tunnel(tunnel: Tunnel, now: float, cause: str, code: str) -> None:
+def report_tunnel(tunnel: Tunnel, now: float, cause: str, code: str = "") -> None:
+    """Write the one log line of a tunnel; `code` where it failed."""
+    if tunnel.reported:
+        return
+    tunnel.reported = True
     up, down = tunnel.client.byte_counts()
     redials = f" redials={len(tunnel.links_before)}" if tunnel.links_before else ""
     tunnels.info(
@@ -157,6 +139,10 @@ def client_stalled(tunnel: Tunnel | None, waiting: int) -> None:
     if tunnel is not None:
         text = f"client reads nothing, {waiting} bytes wait for it; its agent pauses this tunnel, others go on"
         _warn_slow(tunnel, text)
+
+
+def client_stuck(tunnel: Tunnel, text: str) -> None:
+    _warn_slow(tunnel, f"tunnel closed: {text}")
 
 
 def _warn_slow(tunnel: Tunnel, text: str) -> None:

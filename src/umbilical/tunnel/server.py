@@ -307,8 +307,8 @@ class Server:
                 self._loop.crash(client, faults.CLOSE, error)
         if self._reaper is not None:
             self._reaper.stop()
-        if self.core.reports.audit is not None:
-            self.core.reports.audit.close()
+        if self.core.audit is not None:
+            self.core.audit.close()
         if isinstance(self._admission, TokenAdmission):
             self._admission.close()
 

@@ -27,12 +27,13 @@ from umbilical.tunnel import causes, faults, notices
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.audit import Audit
 from umbilical.tunnel.backlog import STUCK_SECONDS
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
-from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle, TunnelReports
+from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle
 from umbilical.tunnel.recent import RecentTroubles
 from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import ServerSettings
@@ -82,6 +83,7 @@ class ServerCore(Handler):
         limits = settings.caps
         caps = Caps(limits.agents, limits.agent_tunnels, limits.client_tunnels, limits.dial_rate)
         self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies), caps)
+        self.events: Final = EventSource(settings.server_id)
         self.recent: Final = RecentTroubles(loop, self.metrics.dial_seconds)
         self.window_budget: Final = WindowBudget.of(settings.limits)
         self.lingering: Final = LingeringChannels(loop)
@@ -102,7 +104,7 @@ class ServerCore(Handler):
         self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
         self._notices: Final = DialNotices()
-        self.reports: Final = TunnelReports(Audit(settings.audit, settings.server_id) if settings.audit.path else None)
+        self.audit: Final = Audit(settings.audit, settings.server_id) if settings.audit.path else None
         self.throttle: Final = LogThrottle()
         """For lines that any host on the network can cause."""
         self._arrivals: Final = LogThrottle(ARRIVAL_SECONDS)
@@ -160,6 +162,8 @@ class ServerCore(Handler):
             logger.info("agent connected agent=%s peer=%s%s", link.agent_id, peer, more)
         self.agents[link.key] = agent
         self.registry.agent_connected(link)
+        if self.events.heard:
+            self.events.agent_came(link, peer)
         unusable = self.registry.router.unusable_networks(link)
         more = self.throttle.more(f"UMB413 {link.agent_id}", self.loop.now) if unusable else None
         if more is not None:
@@ -178,6 +182,8 @@ class ServerCore(Handler):
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.agents[link.key]
         self._log_gone(link, reason)
+        if self.events.heard:
+            self.events.agent_left(link, reason)
         self._obey(self.registry.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
     def _log_gone(self, link: AgentLink, reason: str) -> None:
@@ -244,7 +250,7 @@ class ServerCore(Handler):
 
     def stream_lost(self, tunnel: Tunnel, code: int) -> None:
         """The agent reset the tunnel's own stream."""
-        self.reports.over(tunnel, self.loop.now, f"endpoint failed (HTTP/2 error {code} from the agent)")
+        self.report_tunnel(tunnel, f"endpoint failed (HTTP/2 error {code} from the agent)")
         self.stream_over(tunnel)
 
     def pause_sender(self, tunnel: Tunnel) -> bool:
@@ -300,6 +306,9 @@ class ServerCore(Handler):
     def _open(self, tunnel: Tunnel) -> None:
         if not _is_relayed(tunnel):
             self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
+        if self.events.heard:
+            rounds = self.agent_of(tunnel).transport.rounds
+            self.events.tunnel_opened(tunnel, 0.0 if rounds is None else rounds.shortest_seconds)
         tunnel.client.opened(tunnel)
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
@@ -311,7 +320,7 @@ class ServerCore(Handler):
             tunnel.client.refused(failure)  # the worker that asked for it logs it
             return
         now, agent = self.loop.now, tunnel.link.agent_id if tunnel.link is not None else ""
-        self.reports.over(tunnel, now, text, code)
+        self.report_tunnel(tunnel, text, code)
         client, seconds = tunnel.client.identity(), now - tunnel.asked_at
         self.recent.dial_failed(tunnel.address, client, agent, code or failure.reason.value, text, seconds)
         if code:
@@ -322,8 +331,23 @@ class ServerCore(Handler):
         tunnel = command.tunnel
         if not _is_relayed(tunnel):
             self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
-        self.reports.over(tunnel, self.loop.now, command.cause)
+        self.report_tunnel(tunnel, command.cause)
         tunnel.client.closed(command.error, command.cause)
+
+    def report_tunnel(self, tunnel: Tunnel, cause: str, code: str = "") -> None:
+        """A tunnel, or a dial, is over: once its line in the log, its event, and its record in the audit."""
+        if tunnel.reported:
+            return
+        if self.events.heard:
+            self.events.tunnel_over(tunnel, self.loop.now, cause, code)
+        if self.audit is not None and tunnel.may_relay:  # else the worker that has its client records it
+            self.audit.record(tunnel, self.loop.now, cause, code)
+        notices.report_tunnel(tunnel, self.loop.now, cause, code)
+
+    def client_stuck(self, tunnel: Tunnel, text: str) -> None:
+        """The tunnel is closed because its client reads nothing."""
+        notices.client_stuck(tunnel, text)
+        self.report_tunnel(tunnel, text, "UMB403")
 
     def _to_agent(self, link: AgentLink, kind: int, message: bytes) -> None:
         agent = self.agents.get(link.key)
@@ -375,7 +399,7 @@ class ServerCore(Handler):
             window_granted_bytes=self.window_budget.granted_bytes,
             window_budget_bytes=self.window_budget.total_bytes,
             refused_by_caps=self.registry.caps.refused,
-            lost_audit_records=None if self.reports.audit is None else self.reports.audit.lost.total,
+            lost_audit_records=None if self.audit is None else self.audit.lost.total,
         )
 
 

@@ -6,7 +6,7 @@ It has the ports, health and admin, signals, token reviews and leases, and moves
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from umbilical.tunnel import causes, certificates, merged_metrics
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes, profile_response
 from umbilical.tunnel.daemon import StopRequests, end_task, own_task, reload_on_hangup
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse, open_http
 from umbilical.tunnel.identities import AgentGate
@@ -106,6 +107,7 @@ class Supervisor:
         self._look: asyncio.Task[Any] | None = None
         self._started_at: Final = loop.now
         self.publisher: Publisher | None = None
+        self._events: Final = EventSource(on_heard=self._have_workers_tell)
         self.admin_tls: Final = certificates.admin(
             settings.admin_tls, settings.tls_policy, loop, self.metrics.certificates
         )
@@ -139,15 +141,17 @@ class Supervisor:
     async def _start_one(self, index: int) -> WorkerProcess:
         checks = self._authenticator is not None
         order = WorkerOrder(worker_settings(self.settings, index), checks, self._logs)
-        worker = self._workers[index] = WorkerProcess(order, {"authenticate": self._authenticate})
+        worker = self._workers[index] = WorkerProcess(
+            order, {"authenticate": self._authenticate, "events": self._take_events}
+        )
         self._for_agents.over[index] = worker.agents_socket
         self._for_clients.over[index] = worker.clients_socket
         await worker.start()
         for other in [self._workers[number] for number in self._workers if number != index]:
             if not other.ended.done():
-                task = own_task(_introduce(worker, other))
-                self._orders.add(task)
-                task.add_done_callback(self._orders.discard)
+                self._order(_introduce(worker, other))
+        if self._events.heard:
+            self._order(worker.tell("tell-events", True))
         logger.info("worker started server=%s pid=%d", order.settings.server_id, worker.pid)
         return worker
 
@@ -207,9 +211,7 @@ class Supervisor:
     def reload(self) -> None:
         """Have all workers look at their certificate files now."""
         for worker in self._workers.values():
-            task = own_task(worker.tell("reload"))
-            self._orders.add(task)
-            task.add_done_callback(self._orders.discard)
+            self._order(worker.tell("reload"))
 
     def is_ready(self) -> bool:
         return not self._stopping and any(worker.is_ready for worker in self._workers.values())
@@ -237,6 +239,24 @@ class Supervisor:
         items = document["tunnels"]["items"][:most_tunnels]
         document["tunnels"] |= {"shown": len(items), "items": items}
         return document
+
+    def events(self) -> EventSource:
+        return self._events
+
+    def whose(self) -> Document:
+        return {"kind": "ServerStatus", "id": self.settings.server_id}
+
+    def _have_workers_tell(self, heard: bool) -> None:
+        for worker in self._workers.values():
+            self._order(worker.tell("tell-events", heard))
+
+    async def _take_events(self, events: str) -> None:
+        self._events.pass_on(events.encode())
+
+    def _order(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = own_task(work)
+        self._orders.add(task)
+        task.add_done_callback(self._orders.discard)
 
     def _merged(self, found: Sequence[Document | None]) -> Document:
         settings = self.settings

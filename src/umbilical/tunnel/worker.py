@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from umbilical.fault import StartupError
 from umbilical.record import Record
-from umbilical.tunnel.control import Control, Handle, PeerGone
+from umbilical.tunnel.control import Control, Handle, PeerGone, QuestionFailed
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.interfaces import AuthenticationRefused
@@ -92,12 +92,14 @@ class Worker:
             "hurry": self._hurry,
             "profile": self._profile,
             "status": self._tell_status,
+            "tell-events": self._tell_events,
         }
         self.control: Final = Control(handles)
         self._profiler: Final = Profiler()
         reviews = SupervisorReviews(self.control) if order.checks_tokens else None
         self.server: Final = Server(order.settings, data_plane_of_running_loop(), reviews)
         self._status: Final = ServerStatus(self.server)
+        self._telling: asyncio.Task[Any] | None = None
 
     async def _report(self, _: Any) -> dict[str, Any]:
         server = self.server
@@ -109,6 +111,25 @@ class Worker:
 
     async def _tell_status(self, most_tunnels: int) -> str:
         return (await encode(self._status.describe(most_tunnels))).decode()
+
+    async def _tell_events(self, wanted: bool) -> None:
+        """Pass events to the supervisor from now on, or no more."""
+        if self._telling is not None:
+            await end_task(self._telling)
+        self._telling = own_task(self._pass_events()) if wanted else None
+
+    async def _pass_events(self) -> None:
+        """The supervisor answers each batch, so that a slow one is cut here, as any listener."""
+        events = self.server.core.events
+        while True:
+            listener = events.listen()
+            try:
+                while octets := await listener.next():
+                    await self.control.ask("events", octets.decode())
+            except (PeerGone, QuestionFailed):
+                return
+            finally:
+                events.leave(listener)
 
     async def _reload(self, _: Any) -> None:
         self.server.reload()

@@ -142,9 +142,9 @@ class WorkerProcess:
         except (PeerGone, QuestionFailed):
             return self.brief
 
-    async def tell(self, name: str) -> None:
+    async def tell(self, name: str, given: Any = None) -> None:
         try:
-            await self._control.ask(name)
+            await self._control.ask(name, given)
         except (PeerGone, QuestionFailed):
             pass  # it has ended, which is what was wanted
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.raw_http import talking
 
 from umbilical.tunnel.admin import ServerAdminRoutes
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 from umbilical.tunnel.status.routes import SLICE, StatusAccess, StatusRoutes, encode, is_local
@@ -21,10 +22,19 @@ TOKEN = "s3cret-t0ken"
 class Numbers:
     """A source with as many tunnels as are asked for."""
 
+    def __init__(self) -> None:
+        self.source = EventSource()
+
     async def document(self, most_tunnels: int, worker: str) -> Document | None:
         if worker:
             return None
         return {"kind": "ServerStatus", "tunnels": {"count": 5_000, "items": iter(range(min(most_tunnels, 5_000)))}}
+
+    def events(self) -> EventSource:
+        return self.source
+
+    def whose(self) -> Document:
+        return {"kind": "ServerStatus", "id": "s1"}
 
 
 def routes(access: StatusAccess) -> StatusRoutes:

@@ -10,6 +10,7 @@ from umbilical.konnectivity.metadata import parse_agent_identifiers
 from umbilical.tunnel.agent import Agent
 from umbilical.tunnel.certificates import WatchedContext
 from umbilical.tunnel.endpoint import Endpoint
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.outbound import display
 from umbilical.tunnel.server_link import ServerLink
 from umbilical.tunnel.server_targets import ServerSource
@@ -35,6 +36,12 @@ class AgentStatus:
         document["tunnels"]["shown"] = len(tunnels)
         document["tunnels"]["items"] = (_tunnel(record, link, now) for record, link in tunnels)
         return document
+
+    def events(self) -> EventSource:
+        return self._agent.context.events
+
+    def whose(self) -> Document:
+        return {"kind": "AgentStatus", "id": self._agent.settings.agent_id}
 
     def state(self) -> JudgedState:
         return judge(facts_of(self.brief()))

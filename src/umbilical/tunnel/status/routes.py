@@ -1,4 +1,4 @@
-"""`GET /v1/status` on the admin port: who may read it, and a document written in slices.
+"""`GET /v1/status` and `/v1/events` on the admin port: who may read them, and a document written in slices.
 
 Loopback and a Unix socket need nothing. Any other address needs TLS and a token; without them the API is closed there,
 and everything else on the port stays as it is (decisions/0052).
@@ -15,17 +15,21 @@ from urllib.parse import parse_qs
 from umbilical.fault import Fault
 from umbilical.konnectivity.dial_failure import BadAddress, join_host_port, split_host_port
 from umbilical.record import Record
+from umbilical.tunnel.events import MOST_LISTENERS, EventSource
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse, HttpRoutes
 from umbilical.tunnel.settings import AgentSettings, ListenAddress, ServerSettings, UnixFrontend
+from umbilical.tunnel.status.parts import API_VERSION
 from umbilical.tunnel.status.state import Document
 
 PATH: Final = "/v1/status"
+EVENTS: Final = "/v1/events"
 MOST_TUNNELS: Final = 1_000
 """Listed if the query does not say otherwise. The count is always that of all."""
 LARGEST_LIST: Final = 1_000_000
 SLICE: Final = 100
 """Items that are described and encoded before others get their turn: 0.6 ms of tunnels, 3 ms of agents (measured)."""
 _JSON: Final = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
+_EVENTS: Final = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"))
 _PLAIN: Final = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 _CHALLENGE: Final = (*_PLAIN, ("WWW-Authenticate", "Bearer"))
 
@@ -33,6 +37,12 @@ _CHALLENGE: Final = (*_PLAIN, ("WWW-Authenticate", "Bearer"))
 class StatusSource(Protocol):
     async def document(self, most_tunnels: int, worker: str) -> Document | None:
         """Describe everything; lists may be iterators. `worker` is a number, or empty; None: there is no such one."""
+        ...
+
+    def events(self) -> EventSource: ...
+
+    def whose(self) -> Document:
+        """For the first event: `kind` and `id`."""
         ...
 
 
@@ -121,13 +131,15 @@ class StatusRoutes:
         self._access = access
 
     async def respond(self, request: HttpRequest) -> HttpResponse:
-        if request.path != PATH:
+        if request.path not in (PATH, EVENTS):
             return await self._others.respond(request)
         refusal = self._access.refusal(request)
         if refusal is not None:
             return refusal
         if request.method not in ("GET", "HEAD"):
             return HttpResponse(405, b"the status is read with GET\n", (*_PLAIN, ("Allow", "GET, HEAD")))
+        if request.path == EVENTS:
+            return self._listen()
         query = parse_qs(request.query)
         number = query.get("tunnels", [str(MOST_TUNNELS)])[0]
         if not (number.isascii() and number.isdigit() and len(number) <= len(str(LARGEST_LIST))):
@@ -136,6 +148,12 @@ class StatusRoutes:
         if document is None:
             return HttpResponse(404, b"no such worker\n", _PLAIN)
         return HttpResponse(200, await encode(document), _JSON)
+
+    def _listen(self) -> HttpResponse:
+        events = self._source.events()
+        if events.is_full():
+            return HttpResponse(503, b"%d others listen already\n" % MOST_LISTENERS, _PLAIN)
+        return HttpResponse(200, b"", _EVENTS, events.stream({"apiVersion": API_VERSION} | self._source.whose()))
 
 
 async def encode(document: Document) -> bytes:

@@ -11,6 +11,7 @@ from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel import server_core
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.certificates import WatchedContext
+from umbilical.tunnel.events import EventSource
 from umbilical.tunnel.identities import proved_by
 from umbilical.tunnel.interfaces import Publisher
 from umbilical.tunnel.server import Server
@@ -45,6 +46,12 @@ class ServerStatus:
 
     async def document(self, most_tunnels: int, worker: str) -> Document | None:
         return self.describe(most_tunnels) if worker in ("", "0") else None
+
+    def events(self) -> EventSource:
+        return self._core.events
+
+    def whose(self) -> Document:
+        return {"kind": "ServerStatus", "id": self._core.settings.server_id}
 
     def describe(self, most_tunnels: int) -> Document:
         """Lists of agents and tunnels are iterators over what is here now."""
