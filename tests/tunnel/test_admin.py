@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+import stat
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 
 import pytest
+from tests.support.daemons import get
 from tests.support.file_limits import files_left, no_descriptors
 from tests.support.raw_http import dial, served, talking
 from tests.support.tunnel_pair import TunnelPair, upstream_pair
@@ -18,7 +21,7 @@ from umbilical.tunnel.admin import (
     ServerHealthRoutes,
 )
 from umbilical.tunnel.http_server import MAX_BODY_BYTES, HttpListener, HttpRequest, HttpResponse, HttpRoutes
-from umbilical.tunnel.settings import ListenAddress
+from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 
 
 def ready() -> bool:
@@ -264,6 +267,19 @@ async def test_an_empty_host_listens_on_both_families() -> None:
         writer.close()
         await writer.wait_closed()
     await listener.stop()
+
+
+async def test_a_unix_socket_has_a_mode_for_its_group_and_leaves_only_its_own_file(tmp_path: Path) -> None:
+    place = UnixFrontend(tmp_path / "admin.sock")
+    listener, successor = HttpListener(place, SERVER_ADMIN), HttpListener(place, SERVER_ADMIN)
+    await listener.start()
+    assert stat.S_IMODE(place.path.stat().st_mode) == 0o770
+    assert await get(place, "/metrics") == (200, "up 1\n")
+    await successor.start()
+    await listener.stop()
+    assert await get(place, "/metrics") == (200, "up 1\n")
+    await successor.stop()
+    assert not place.path.exists()
 
 
 @pytest.fixture(scope="module")

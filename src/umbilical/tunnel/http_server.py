@@ -20,7 +20,7 @@ from umbilical.record import Record
 from umbilical.tunnel import descriptors
 from umbilical.tunnel.certificates import WatchedContext
 from umbilical.tunnel.daemon import end_task, open_streams, own_task
-from umbilical.tunnel.listening import listen_unix
+from umbilical.tunnel.listening import SocketFile, listen_unix
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -94,6 +94,7 @@ class HttpListener:
         self._connections: dict[asyncio.Task[None], _Connection | None] = {}
         """None until it has streams."""
         self._listening: socket.socket | None = None
+        self._file: SocketFile | None = None
         self.port = 0
         """After `start` the real port, also where port 0 was requested; 0 of a Unix socket."""
 
@@ -101,6 +102,7 @@ class HttpListener:
         """Bind and listen. Raises OSError if that fails, or StartupError for a Unix socket."""
         if isinstance(self._address, UnixFrontend):
             listening = self._listening = listen_unix(self._address)
+            self._file = SocketFile(self._address.path)
         else:
             listening = self._listening = await _bind(self._address)
             self.port = listening.getsockname()[1]
@@ -113,9 +115,9 @@ class HttpListener:
         if listening is None:
             return
         asyncio.get_running_loop().remove_reader(listening)
+        if self._file is not None:
+            self._file.remove()
         listening.close()
-        if isinstance(self._address, UnixFrontend):
-            self._address.path.unlink(missing_ok=True)
         while tasks := list(self._connections):
             for task in tasks:
                 task.cancel()

@@ -234,6 +234,29 @@ def listen_unix(frontend: UnixFrontend) -> socket.socket:
     return sock
 
 
+class SocketFile:
+    """A socket file of our own."""
+
+    def __init__(self, path: Path) -> None:
+        """Call it after `bind`."""
+        self._path: Final = path
+        self._identity = _identity(path)
+
+    def remove(self) -> None:
+        """While the socket is open: a successor may have replaced the file, or gets its inode once it is closed."""
+        ours, self._identity = self._identity, None
+        if ours is not None and _identity(self._path) == ours:
+            self._path.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _tell_replaced(path: Path) -> None:
     """Warn: a killed server leaves its socket file behind; a running one loses its clients to us."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as probe:

@@ -1,12 +1,11 @@
 """The two listening sockets of a server, for agents and for clients, and the file of a Unix socket."""
 
-import os
 import socket
 from typing import Final
 
-from umbilical.tunnel.listening import listen_tcp, listen_unix
+from umbilical.tunnel.listening import SocketFile, listen_tcp, listen_unix
 from umbilical.tunnel.outbound import keep_alive
-from umbilical.tunnel.settings import ServerSettings, TcpFrontend, UnixFrontend
+from umbilical.tunnel.settings import ServerSettings, UnixFrontend
 
 
 class ServerPorts:
@@ -15,22 +14,20 @@ class ServerPorts:
 
         Raises StartupError.
         """
-        self._frontend: Final = settings.frontend
         self.agents: Final = listen_tcp(settings.agent_listen, "agents")
         try:
             self.clients: Final = passed if passed is not None else _listen_for_clients(settings)
         except BaseException:
             self.agents.close()
             raise
-        self._socket_file = _identity(settings.frontend) if passed is None else None
-        """Device and inode of our own socket file, as long as we have one."""
+        self._socket_file: SocketFile | None = None
+        if passed is None and isinstance(settings.frontend, UnixFrontend):
+            self._socket_file = SocketFile(settings.frontend.path)
 
     def remove_socket_file(self) -> None:
-        """Only our own, and while it is open: a successor may have replaced it, or gets its inode once it is closed."""
-        frontend, ours = self._frontend, self._socket_file
-        self._socket_file = None
-        if isinstance(frontend, UnixFrontend) and ours is not None and _identity(frontend) == ours:
-            _unlink(str(frontend.path))
+        """Only our own."""
+        if self._socket_file is not None:
+            self._socket_file.remove()
 
 
 def _listen_for_clients(settings: ServerSettings) -> socket.socket:
@@ -42,20 +39,3 @@ def _listen_for_clients(settings: ServerSettings) -> socket.socket:
     clients.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     keep_alive(clients, settings.limits.tcp_keepalive_seconds)
     return clients
-
-
-def _identity(frontend: UnixFrontend | TcpFrontend) -> tuple[int, int] | None:
-    if not isinstance(frontend, UnixFrontend):
-        return None
-    try:
-        found = os.lstat(frontend.path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
