@@ -429,3 +429,32 @@ def test_a_native_failure_at_start_is_three_lines(tmp_path: Path) -> None:
         lines = child.log_text().splitlines()
         assert lines[-3].startswith("UMB02")
         assert [line[:7] for line in lines[-2:]] == ["  why: ", "  next:"]
+
+
+def admin_settings(pem: Path, *arguments: str) -> ServerSettings:
+    return settings("--listen", f"unix:{pem.parent}/k.sock", *agent_files(pem), "--agent-ca", str(pem), *arguments)
+
+
+def test_the_admin_address_may_be_a_unix_socket_or_have_tls_and_a_token(pem: Path) -> None:
+    found = admin_settings(pem, "--admin", "unix:/run/admin.sock", "--expected-agents", "3")
+    assert (found.admin_listen, found.expected_agents) == (UnixFrontend(Path("/run/admin.sock")), 3)
+    tls = ("--admin-cert", str(pem), "--admin-key", str(pem), "--status-token-file", str(pem))
+    found = admin_settings(pem, "--admin", "10.0.0.1:8095", *tls)
+    assert (found.admin_tls, found.status_token_path) == (TlsFiles(pem, pem), pem)
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:8095", "[::1]:8095", "unix:/run/admin.sock"])
+def test_a_token_may_be_asked_for_on_this_machine_without_tls(pem: Path, place: str) -> None:
+    assert admin_settings(pem, "--admin", place, "--status-token-file", str(pem)).status_token_path == pem
+
+
+@pytest.mark.parametrize("place", [":8095", "10.0.0.1:8095", "example:8095"])
+def test_a_token_does_not_travel_without_tls(pem: Path, place: str) -> None:
+    with pytest.raises(StartupError) as fault:
+        admin_settings(pem, "--admin", place, "--status-token-file", str(pem))
+    assert fault.value.three_lines.splitlines()[0] == "UMB210 --status-token-file without TLS"
+
+
+def test_an_admin_certificate_needs_its_key(pem: Path) -> None:
+    with pytest.raises(StartupError, match="--admin-cert without --admin-key"):
+        admin_settings(pem, "--admin-cert", str(pem))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.support.commands import Run
-from tests.support.tunnel_pair import free_port
+from tests.support.tunnel_pair import free_port, wait_until
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.cli import status as command
@@ -349,3 +349,56 @@ def test_watch_shows_what_has_gone_away() -> None:
     with closing(terminal):
         terminal.wait_for(lambda seen: "down" in seen and "UMB212 Connection refused" in seen)
         assert terminal.interrupt() == 8
+
+
+@contextmanager
+def daemon(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        program = [sys.executable, "-P", "-m", "umbilical", *arguments]
+        process = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+        print(log.read_text())
+
+
+def test_server_and_agent_as_users_run_them_are_shown_as_one_set(
+    umbilical: Run, tmp_path: Path, pki: TunnelPki
+) -> None:
+    ports, ca = [free_port() for _ in range(3)], str(pki.authority.certificate_file)
+    places = [f"unix:{tmp_path}/{name}.sock" for name in ("server", "agent")]
+    server_options = (
+        *("--listen", f"unix:{tmp_path}/clients.sock", "--agents", f"127.0.0.1:{ports[0]}", "--id", "s1"),
+        *("--agent-cert", str(pki.server.certificate), "--agent-key", str(pki.server.key), "--agent-ca", ca),
+        *("--health", f"127.0.0.1:{ports[1]}", "--admin", places[0], "--expected-agents", "2"),
+    )
+    agent_options = (
+        *("--server", f"127.0.0.1:{ports[0]}", "--id", "a1", "--ca", ca, "--identifiers", "host=worker-0"),
+        *("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key)),
+        *("--health", f"127.0.0.1:{ports[2]}", "--admin", places[1]),
+    )
+    asked = ("status", "--admin", places[0], "--admin", places[1])
+
+    def state() -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "umbilical", *asked, "-o", "json"],
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        if not done.stdout:
+            return "", done.stderr.decode()
+        found = json.loads(done.stdout)
+        assert done.returncode == (1 if found["state"] in ("degraded", "down") else 0)
+        return found["state"], found["reason"]
+
+    with daemon(tmp_path / "server.log", "server", "run", *server_options):
+        with daemon(tmp_path / "agent.log", "agent", "run", *agent_options):
+            wait_until(lambda: state() == ("degraded", "server s1: 1 of 2 agents connected"), "both are asked")
+            out, _ = umbilical(*asked, status=1)
+            assert re.search(r"^a1 +worker-0 +ready +1/1 ", out, re.MULTILINE)
+            assert re.search(r"^AGENT a1 TO +ADDRESS ", out, re.MULTILINE)
+        wait_until(lambda: state()[0] == "down", "the agent is gone")
+        assert state()[1].startswith("server s1: no agent is connected; agent a1 was lost ")
