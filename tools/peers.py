@@ -207,7 +207,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
         ),
     )
     etcd = Module(
-        "etcd", "v3.6.8", (PeerProgram("etcd", "."), PeerProgram("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), "-s -w"
+        "etcd", "v3.7.0", (PeerProgram("etcd", "."), PeerProgram("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), "-s -w"
     )
     coredns = Module("coredns", "v1.14.0", (PeerProgram("coredns", "github.com/coredns/coredns"),), "-s -w")
     kubernetes = Module(

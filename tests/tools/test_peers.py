@@ -110,7 +110,7 @@ def test_build_names_what_is_missing_and_counts_the_programs(run: Run, cache: Pa
     second = run("build", "--group", "kubernetes")
     assert f"kubernetes {peers.KUBERNETES_VERSION}: missing kube-apiserver, kubectl, " in first.stdout
     assert f"kubernetes {peers.KUBERNETES_VERSION}: kubelet (5 of 6) " in first.stdout
-    assert "etcd v3.6.8: all in " in second.stdout
+    assert "etcd v3.7.0: all in " in second.stdout
     assert f"kubernetes {peers.KUBERNETES_VERSION}: missing kubelet\n" in second.stdout
     assert f"kubernetes {peers.KUBERNETES_VERSION}: kubelet (1 of 1) " in second.stdout
 
