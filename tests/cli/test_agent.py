@@ -56,7 +56,14 @@ def test_options_reach_the_settings(pem: Path) -> None:
             *("--sync-interval=100ms", "--sync-interval-cap=2s", "--probe-interval=3s", "--sync-forever"),
             "--count-source=max",
         ),
-        *("--dial-timeout=4s", "--max-dials=5", "--drain-linger=6s", "--keepalive=40s", "--profiling"),
+        *(
+            "--ready-servers=all",
+            "--dial-timeout=4s",
+            "--max-dials=5",
+            "--drain-linger=6s",
+            "--keepalive=40s",
+            "--profiling",
+        ),
         *("--allow-destination=10.0.0.0/8:443", "--allow-destination=127.0.0.0/8", "--destinations-file", str(pem)),
         *("--deny-destination=others", "--deny-destination=*:22"),
     )
@@ -71,6 +78,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
     )
     assert (found.keepalive, found.agent_identifiers) == (Keepalive(40.0, 10.0), "host=a&default-route=true")
     assert found.sync_forever
+    assert found.ready_servers == "all"
     assert found.server_count_source == "max"
     assert found.enable_profiling
     assert len(found.agent_id) == 36

@@ -80,6 +80,11 @@ def test_an_agent_without_servers_reports_which_check_failed(path: str) -> None:
     assert response.body == b"[+]ping ok\n[-]server-connected failed: no servers connected\n"
 
 
+def test_an_agent_that_misses_some_servers_names_them() -> None:
+    response = ask(AgentHealthRoutes(unready, some_metrics, lambda: "servers connected: 1 of 3"), "/readyz")
+    assert response.body == b"[+]ping ok\n[-]server-connected failed: servers connected: 1 of 3\n"
+
+
 def test_a_ready_agent_can_report_details() -> None:
     for query in ("verbose", "verbose=1", "a=b&verbose="):
         assert ask(AGENT_HEALTH, "/readyz", query).body == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"

@@ -11,9 +11,10 @@ from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import GOAWAY, ScriptedServer, dial_through, expect, framed, say_goodbye
+from tests.support.tunnel_pair import free_port
 
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS
-from umbilical.tunnel.settings import ServerAddress
+from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
 QUIET_SECONDS: Final = 0.3
 """Several intervals of the sync loop: every due dial has been made by then."""
@@ -50,6 +51,21 @@ def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce(stage
     for server in running:
         server.wait_for_agents()
         server.frontend.open(endpoint.address).close()
+
+
+def test_an_agent_may_be_ready_only_with_all_servers(stage: Stage) -> None:
+    first, port = stage.start_server(), free_port()
+    choosy = stage.start_agent(first.agent_port, port, ready_servers="all")
+    easy = stage.start_agent(first.agent_port, port)
+    easy.wait_until_ready()
+    choosy.wait_for_servers("server-0")
+    assert not stage.call(choosy.agent.is_ready)
+    assert stage.call(choosy.agent.why_unready) == f"servers connected: 1 of 1, not reached: 127.0.0.1:{port}"
+    second = stage.start_server(agent_listen=ListenAddress("127.0.0.1", port))
+    choosy.wait_until_ready()
+    stage.call(second.server.close)
+    stage.eventually(lambda: not choosy.agent.is_ready())
+    assert stage.call(easy.agent.is_ready)
 
 
 def test_a_silent_server_delays_no_other(stage: Stage) -> None:

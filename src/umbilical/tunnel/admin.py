@@ -46,10 +46,16 @@ class ServerHealthRoutes:
         return NOT_FOUND
 
 
+def _no_servers() -> str:
+    return "no servers connected"
+
+
 class AgentHealthRoutes:
-    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics) -> None:
+    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics, why: Callable[[], str] = _no_servers) -> None:
+        """`why` explains that it is not ready."""
         self._is_ready = is_ready
         self._render_metrics = render_metrics
+        self._why = why
 
     async def respond(self, request: HttpRequest) -> HttpResponse:
         match request.path:
@@ -63,7 +69,7 @@ class AgentHealthRoutes:
 
     def _readiness(self, request: HttpRequest) -> HttpResponse:
         if not self._is_ready():
-            return HttpResponse(503, b"[+]ping ok\n[-]server-connected failed: no servers connected\n")
+            return HttpResponse(503, f"[+]ping ok\n[-]server-connected failed: {self._why()}\n".encode())
         if "verbose" in parse_qs(request.query, keep_blank_values=True):
             return HttpResponse(200, b"[+]ping ok\n[+]server-connected ok\ncheck passed\n")
         return OK

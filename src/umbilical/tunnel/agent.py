@@ -72,7 +72,21 @@ class Agent(LinkKeeper):
         self._wake: Final = asyncio.Event()
 
     def is_ready(self) -> bool:
-        return bool(self._links)
+        if self.settings.ready_servers == "any" or not self._links:
+            return bool(self._links)
+        return len(self._links) >= self.server_count() and not self._unserved()
+
+    def _unserved(self) -> list[str]:
+        """Addresses that lead to no connected server."""
+        found = [source.server for source in self._book.sources() if source.is_named and not source.is_served()]
+        return [outbound.display(server.host, server.port) for server in found]
+
+    def why_unready(self) -> str:
+        """For `/readyz`; upstream's words where there is no server at all."""
+        if not self._links:
+            return "no servers connected"
+        unserved = ", ".join(self._unserved())
+        return self.status() + (f", not reached: {unserved}" if unserved else "")
 
     def gauges(self) -> AgentGauges:
         return AgentGauges(

@@ -126,7 +126,9 @@ async def run_agent(
         stack.callback(agent.close)
         tls = certificates.admin(settings.admin_tls, TlsPolicy(), agent.context.loop, agent.metrics.certificates)
         status = AgentStatus(agent, tls)
-        health = AgentHealthRoutes(agent.is_ready, lambda: agent.metrics.render(agent.gauges(), status.state().word))
+        health = AgentHealthRoutes(
+            agent.is_ready, lambda: agent.metrics.render(agent.gauges(), status.state().word), agent.why_unready
+        )
         listener = await open_http(stack, settings.health_listen, health, "health")
         admin = AgentAdminRoutes(listener.port, profiling=settings.enable_profiling)
         await open_http(

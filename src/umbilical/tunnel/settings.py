@@ -170,6 +170,8 @@ class AgentSettings(Record):
     """Read again at every connect; sent unchanged."""
     dial_timeout_seconds: float = 5.0
     drain_linger_seconds: float = 5.0
+    ready_servers: str = "any"
+    """Which servers must be connected for `/readyz`: any of them, or all."""
     health_listen: ListenAddress = ListenAddress("", 8093)
     admin_listen: ListenAddress | UnixFrontend = ListenAddress("127.0.0.1", 8094)
     admin_tls: TlsFiles = TlsFiles()
@@ -396,6 +398,9 @@ AGENT: Final[Table] = (
                 Upstream("admin-server-port", Value.COUNT, "8094", "Port for profiles."),
                 Upstream("admin-bind-address", Value.TEXT, "127.0.0.1", "Address of the admin port." + _ANY),
             )),
+    Setting("ready_servers", Value.TEXT, "--ready-servers", "any", choices=("any", "all"),
+            help="Servers that must be connected for /readyz to succeed: any of them, or all.",
+            why="As upstream; with all, a rollout of agents waits for every server."),
     *_ADMIN_TLS,
     _PROFILING,
     _CONTENTION,
