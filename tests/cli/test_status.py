@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -214,6 +215,30 @@ def test_a_port_that_speaks_something_else_is_named(umbilical: Run) -> None:
         thread.join(PATIENCE_SECONDS)
         loop.close()
     assert "HTTP 404: 404 page not found" in err
+
+
+def test_a_port_that_speaks_no_http_is_named(umbilical: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_says_nonsense, args=(listener,)).start()
+        _, err = umbilical("status", "--admin", f"127.0.0.1:{listener.getsockname()[1]}", status=4)
+    assert "UMB212 no status from 127.0.0.1:" in err
+
+
+def _says_nonsense(listener: socket.socket) -> None:
+    sock, _ = listener.accept()
+    with sock:
+        sock.recv(65536)
+        sock.sendall(b"SSH-2.0-x\r\n")
+
+
+def test_of_usual_addresses_one_that_has_answered_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with admin_port(Answers(agent()), LOOPBACK) as lasting:
+        with admin_port(Answers(server()), LOOPBACK) as passing:
+            usual = [TcpServer("127.0.0.1", port) for port in (free_port(), passing.port, lasting.port)]
+            monkeypatch.setattr(command, "DEFAULT_PLACES", usual)
+            source = command.Source((), None, None, 7)
+            assert [one["kind"] for one in source.ask(is_first=True)] == ["ServerStatus", "AgentStatus"]
+        assert [one["kind"] for one in source.ask(is_first=False)] == ["AgentStatus", "UnreachedStatus"]
 
 
 def test_json_comes_back_by_from_and_yaml_is_the_same(umbilical: Run, tmp_path: Path) -> None:

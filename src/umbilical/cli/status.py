@@ -82,33 +82,36 @@ class Source:
 
     def __init__(self, places: Sequence[Place], authority: Path | None, token: Path | None, tunnels: int) -> None:
         self._places: Final = places or DEFAULT_PLACES
-        self._are_given: Final = bool(places)
+        self._missed: Final = set(places)
+        """Those that count as down if they do not answer."""
         self._token: Final = token
         self._path: Final = f"/v1/status?tunnels={tunnels}"
         self._tls: Final = _context(authority) if authority is not None else None
 
     def ask(self, *, is_first: bool) -> list[Document]:
-        """Ask all. Raises Fault if this is the first time and nobody answers; of default places one is enough."""
+        """Ask all. Raises Fault if this is the first time and nobody answers; of default places one is enough, and one
+        that has answered before is missed."""
         found: list[Document] = []
         faults: list[tuple[Place, Fault]] = []
         for place in self._places:
             try:
                 found.append(self._ask_one(place))
+                self._missed.add(place)
             except Fault as fault:
                 faults.append((place, fault))
         if faults and is_first and not found:
             raise faults[0][1]
-        if self._are_given or not found:
-            found += [_unreached(place, fault) for place, fault in faults]
-        return found
+        return found + [_unreached(place, fault) for place, fault in faults if place in self._missed]
 
     def _ask_one(self, place: Place) -> Document:
+        from http.client import HTTPException
+
         connection = _connection(place, self._tls)
         try:
             connection.request("GET", self._path, headers=self._headers())
             response = connection.getresponse()
             body = response.read(LARGEST_BYTES)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             remedy = "check the process and its option --admin; on another machine it is loopback by default"
             raise Fault("UMB212", f"no status from {shown(place)}", why, remedy) from None
