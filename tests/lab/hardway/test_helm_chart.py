@@ -25,13 +25,13 @@ from umbilical import __version__
 from umbilical.cli.stage.cluster import LAB
 from umbilical.lab.lab import Lab
 
-SECONDS: Final = 180.0
+SECONDS: Final = 300.0
 """For a rollout: agents find a new server within half a minute, and servers are replaced one after the other."""
 pytestmark = [
     pytest.mark.usefixtures("own_machine"),
     pytest.mark.soak,
     pytest.mark.root,
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(1800),
     built,
     pytest.mark.real(
         *PROGRAMS,
