@@ -161,6 +161,9 @@ def add_to_existing(site: KubeadmLab, page: Page) -> None:
     install_agents(page)
     stored = site.run("kubectl -n kube-system get configmap kubeadm-config -o jsonpath={.data.ClusterConfiguration}")
     assert yaml.safe_load(stored)["apiServer"]["extraVolumes"] == added["extraVolumes"]
+    # It writes the manifests from the stored configuration.
+    site.run("kubeadm upgrade node phase control-plane --certificate-renewal=false --etcd-upgrade=false")
+    assert pod(site) == patched
 
 
 def calls(site: KubeadmLab) -> dict[str, bool]:
