@@ -49,7 +49,7 @@ PROGRAM: Final = "umbilical"
 COMPLETION_VARIABLE: Final = "_UMBILICAL_COMPLETE"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
 COMMANDS: Final = (
-    *("server", "agent", "proxy", "status", "ping"),
+    *("server", "agent", "proxy", "status", "trace", "ping"),
     *("pki", "bootstrap", "hosted", "firewall", "lab", "stage", "config", "explain", "version", "completion"),
 )
 GROUPS: Final = {

@@ -6,30 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
 from umbilical.cli import status_text
+from umbilical.cli.admin_port import DEFAULT_PLACES, AdminPorts, Place, place_options, shown, unanswered
 from umbilical.cli.findings import output_option
-from umbilical.cli.options import FILE, duration, server_place
+from umbilical.cli.options import FILE, duration
 from umbilical.cli.terminal import has_colour, is_dumb
 from umbilical.codes import FINDINGS, INTERRUPTED
-from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import Fault
-from umbilical.konnectivity.dial_failure import join_host_port
-from umbilical.tunnel.settings import TlsFiles
 from umbilical.tunnel.status.parts import API_VERSION
 from umbilical.tunnel.status.state import DOWN, HEALTHY, IDLE, Document, worst
 
-if TYPE_CHECKING:
-    import ssl
-    from http.client import HTTPConnection
-
-Place = TcpServer | UnixServer
-DEFAULT_PLACES: Final = (TcpServer("127.0.0.1", 8095), TcpServer("127.0.0.1", 8094))
-"""Admin addresses of a server and of an agent on this machine; one of them is enough."""
-ANSWER_SECONDS: Final = 10.0
 SHORTEST_SECONDS: Final = 0.5
 """Between two repaints."""
 KINDS: Final = ("ServerStatus", "AgentStatus")
@@ -39,16 +29,7 @@ LARGEST_BYTES: Final = 1 << 30
 
 
 @click.command()
-@click.option(
-    "--admin",
-    "places",
-    type=server_place,
-    multiple=True,
-    metavar="HOST:PORT|unix:PATH",
-    help="Admin address of a server or an agent; repeatable. Default: 127.0.0.1:8095 and 127.0.0.1:8094.",
-)
-@click.option("--ca", type=FILE, help="CA of the certificate of --admin, which is then asked over HTTPS.")
-@click.option("--token-file", type=FILE, help="File with the bearer token of --status-token-file.")
+@place_options
 @click.option("--from", "files", type=FILE, multiple=True, help="Show a saved JSON output instead; repeatable.")
 @click.option(
     "--tunnels", type=click.IntRange(0), default=1000, show_default=True, help="Maximum tunnels that are listed."
@@ -84,9 +65,8 @@ class Source:
         self._places: Final = places or DEFAULT_PLACES
         self._missed: Final = set(places)
         """Those that count as down if they do not answer."""
-        self._token: Final = token
+        self._ports: Final = AdminPorts(authority, token)
         self._path: Final = f"/v1/status?tunnels={tunnels}"
-        self._tls: Final = _context(authority) if authority is not None else None
 
     def ask(self, *, is_first: bool) -> list[Document]:
         """Ask all. Raises Fault if this is the first time and nobody answers; of default places one is enough, and one
@@ -106,71 +86,14 @@ class Source:
     def _ask_one(self, place: Place) -> Document:
         from http.client import HTTPException
 
-        connection = _connection(place, self._tls)
+        connection, response = self._ports.get(place, self._path)
         try:
-            connection.request("GET", self._path, headers=self._headers())
-            response = connection.getresponse()
             body = response.read(LARGEST_BYTES)
-        except (OSError, ValueError, HTTPException) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            remedy = "check the process and its option --admin; on another machine it is loopback by default"
-            raise Fault("UMB212", f"no status from {shown(place)}", why, remedy) from None
+        except (OSError, HTTPException) as error:
+            raise unanswered(place, error) from None
         finally:
             connection.close()
-        if response.status != 200:
-            raise _refused(place, response.status, body.decode("utf-8", "replace"))
         return _documents(body, shown(place))[0]
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"Host": "localhost"} if self._tls is None else {}
-        if self._token is not None:
-            try:
-                headers["Authorization"] = f"Bearer {self._token.read_text(encoding='utf-8').strip()}"
-            except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or "it is not text"
-                raise Fault("UMB002", f"cannot read {self._token}", why, f"check it: ls -l {self._token}") from None
-        return headers
-
-
-def shown(place: Place) -> str:
-    return f"unix:{place.path}" if isinstance(place, UnixServer) else join_host_port(place.host, place.port)
-
-
-def _context(authority: Path) -> "ssl.SSLContext":
-    from umbilical.tunnel.tls import connecting_context
-
-    return connecting_context(TlsFiles(authority=authority), ("http/1.1",), "status")
-
-
-def _connection(place: Place, tls: "ssl.SSLContext | None") -> "HTTPConnection":
-    import socket
-    from http.client import HTTPConnection, HTTPSConnection
-
-    if isinstance(place, TcpServer):
-        if tls is not None:
-            return HTTPSConnection(place.host, place.port, timeout=ANSWER_SECONDS, context=tls)
-        return HTTPConnection(place.host, place.port, timeout=ANSWER_SECONDS)
-    path = str(place.path)
-
-    class UnixConnection(HTTPConnection):
-        def connect(self) -> None:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.settimeout(ANSWER_SECONDS)
-            self.sock.connect(path)
-
-    return UnixConnection("localhost")
-
-
-def _refused(place: Place, code: int, body: str) -> Fault:
-    """The process explains a refusal in three lines of its own."""
-    lines = body.splitlines()
-    if len(lines) == 3 and lines[0].startswith("UMB211 "):
-        why, remedy = (line.partition(": ")[2] for line in lines[1:])
-        return Fault("UMB211", f"{shown(place)} refused: {lines[0][7:]}", why, remedy)
-    why = f"HTTP {code}: {' '.join(lines)[:200]}"
-    return Fault(
-        "UMB212", f"no status from {shown(place)}", why, "give the admin address of a server or an agent of Umbilical"
-    )
 
 
 def _unreached(place: Place, fault: Fault) -> Document:
