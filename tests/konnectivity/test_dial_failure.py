@@ -61,8 +61,9 @@ def test_a_failure_never_looks_like_success(reason: FailureReason) -> None:
     assert dial_failure.grpc_error_text(DialFailure(reason)) != ""
 
 
-def test_every_reason_has_one_of_upstreams_labels() -> None:
+def test_every_reason_has_one_of_upstreams_labels_but_for_limits_which_upstream_has_not() -> None:
     assert {reason: dial_failure.metric_reason(DialFailure(reason)) for reason in FailureReason} == {
+        FailureReason.CAPPED: "capped",
         FailureReason.NO_AGENT: "no_agent",
         FailureReason.AGENT_ERROR: "error_response",
         FailureReason.SEND_FAILED: "backend_close",
