@@ -48,8 +48,8 @@ INTERPRETED_TESTS: Final = (
     "tests/cli/stage",
     "tests/simulation", "tests/tools/test_simulate.py",
     "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py", "tests/tools/test_peers.py",
-    "tests/tools/test_chart.py", "tests/tools/test_compatibility.py", "tests/tools/test_conformance.py",
-    "tests/tools/test_debian.py", "tests/tools/test_image.py", "tests/tools/test_release.py",
+    "tests/tools/test_chart*.py", "tests/tools/test_compatibility.py", "tests/tools/test_conformance.py",
+    "tests/tools/test_debian.py", "tests/tools/test_image*.py", "tests/tools/test_release.py",
     "tests/tools/test_wheels.py",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800
