@@ -83,6 +83,7 @@ class Rendered:
         }
         own = ["--proxy-server-host=127.0.0.1", f"--proxy-server-port={self.agents}"]
         own += [f"--health-server-port={free_port()}", f"--admin-server-port={free_port()}", "--sync-interval=200ms"]
+        own += ["--allow-destination=127.0.0.0/8"] if self.whose == "ours" else []  # endpoints are on loopback here
         return self._daemon("proxy-agent", name, [*_moved(pod["containers"][0]["args"], places), *own])
 
     def status(self, leaf: HostedLeaf, address: str) -> str:

@@ -124,6 +124,12 @@ def test_every_flag_is_one_that_the_agent_knows() -> None:
     assert known.text("proxy-server-host") == "tunnel.example"
 
 
+def test_our_agents_deny_what_only_their_machine_should_reach_and_upstreams_do_not_know_the_flag() -> None:
+    flag = "--deny-destination=local"
+    for spec, has_it in ((SPEC, True), (hosted_spec(server=ServerProgram.UPSTREAM), False)):
+        assert (flag in flags(spec), flag in agent_container(spec, FLAGS)["args"]) == (has_it, has_it)
+
+
 def test_agents_never_stop_looking_for_servers() -> None:
     assert "--sync-forever=true" in FLAGS
 
