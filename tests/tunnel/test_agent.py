@@ -11,7 +11,7 @@ from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedServer, dial_through, expect, say_goodbye
 
-from umbilical.tunnel.settings import ListenAddress, ServerAddress
+from umbilical.tunnel.settings import ListenAddress, ServerAddress, UnixFrontend
 
 
 def test_failed_attempts_are_told_and_back_off(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -308,3 +308,10 @@ def test_an_agent_without_any_server_says_so_once(stage: Stage, caplog: pytest.L
     server.accept("there")
     agent.wait_for_servers("there")
     assert caplog.text.count("UMB207") == 1
+
+
+def test_the_gate_for_dials_knows_the_agents_own_ports(stage: Stage) -> None:
+    places = {"health_listen": ListenAddress("", 9001), "admin_listen": ListenAddress("127.0.0.1", 9002)}
+    assert stage.start_agent(1, **places).agent.gate.own_ports == {9001, 9002}
+    socket_file = {"admin_listen": UnixFrontend(stage.folder / "admin.sock")}
+    assert stage.start_agent(1, **(places | socket_file)).agent.gate.own_ports == {9001}

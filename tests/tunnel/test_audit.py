@@ -14,7 +14,8 @@ from tests.support.in_process import Stage, refused_address
 from tests.support.tunnel_client import DialRefused, assert_echoes
 
 from umbilical.fault import StartupError
-from umbilical.tunnel.audit import KEPT, Audit, RotatedFile, shown
+from umbilical.tunnel.audit import KEPT, Audit, RotatedFile
+from umbilical.tunnel.certificate_dates import shown_exactly
 from umbilical.tunnel.log_queue import LostLines
 from umbilical.tunnel.settings import AuditSettings
 from umbilical.tunnel.supervisor import worker_settings
@@ -142,4 +143,4 @@ def test_workers_have_files_of_their_own_but_share_a_pipe(stage: Stage, tmp_path
 
 
 def test_moments_are_shown_in_utc_with_milliseconds() -> None:
-    assert shown(1_795_161_600.0625) == "2026-11-20T08:00:00.062Z"
+    assert shown_exactly(1_795_161_600.0625) == "2026-11-20T08:00:00.062Z"

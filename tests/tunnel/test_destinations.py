@@ -70,6 +70,14 @@ def test_the_agents_own_ports_are_known_by_the_machines_addresses() -> None:
     assert not is_of_this_machine(V6, "2001:db8::1")
 
 
+def test_the_agents_own_ports_are_denied_at_its_machines_addresses_and_nowhere_else() -> None:
+    gate = DestinationGate(NATIVE, frozenset({8093}), lambda _, address: address == "10.0.0.7")
+    assert gate.refusal("", V4, "10.0.0.7", 8093) == "the agent's health and admin ports are denied by default"
+    assert gate.refusal("", V4, "10.0.0.7", 8094) == ""
+    assert gate.refusal("", V4, "10.0.0.8", 8093) == ""
+    assert gate.denied == {"own-port": 1}
+
+
 def test_a_changed_file_applies_to_new_dials_and_a_bad_one_changes_nothing(
     plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

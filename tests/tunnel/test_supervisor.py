@@ -32,7 +32,7 @@ from umbilical.tunnel import worker_process
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.metrics import ServerMetrics
-from umbilical.tunnel.settings import Limits, TlsFiles
+from umbilical.tunnel.settings import CapSettings, Limits, TlsFiles
 from umbilical.tunnel.supervisor import run_supervisor, worker_settings
 
 StartPair = Callable[..., TunnelPair]
@@ -352,3 +352,11 @@ def test_workers_are_servers_of_their_own_that_share_the_memory_for_windows(
     workers = [worker_settings(settings, index) for index in range(4)]
     assert [(worker.server_id, worker.server_count) for worker in workers] == [(f"s-{k}", 12) for k in range(4)]
     assert all(worker.limits.window_bytes == 100 and not worker.limits.own_streams for worker in workers)
+
+
+def test_workers_share_the_limits_of_the_whole_server_and_none_stays_none(
+    tunnel_pki: TunnelPki, tmp_path: Path
+) -> None:
+    caps = CapSettings(agents=10, agent_tunnels=20, client_tunnels=5, dial_rate=0)
+    settings = server_settings(tunnel_pki, tmp_path, workers=4, caps=caps)
+    assert worker_settings(settings, 0).caps == CapSettings(10, 20, 2, 0)

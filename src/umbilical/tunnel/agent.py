@@ -52,7 +52,7 @@ class Agent(LinkKeeper):
         listened = (settings.health_listen, settings.admin_listen)
         own_ports = frozenset(place.port for place in listened if isinstance(place, ListenAddress))
         gate = DestinationGate(settings.destinations, own_ports)
-        self._gate: Final = gate
+        self.gate: Final = gate
         dialer = EndpointDialer(
             loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds, gate
         )
@@ -96,7 +96,7 @@ class Agent(LinkKeeper):
             faults=self._loop.faults.counts,
             window_granted_bytes=self.context.window_budget.granted_bytes,
             window_budget_bytes=self.context.window_budget.total_bytes,
-            denied_destinations=self._gate.denied,
+            denied_destinations=self.gate.denied,
         )
 
     def server_count(self) -> int:
@@ -124,7 +124,7 @@ class Agent(LinkKeeper):
     def reload(self) -> None:
         """Look at certificates and destination rules now, for new handshakes and dials."""
         self._certificates.look()
-        self._gate.look()
+        self.gate.look()
 
     def status(self) -> str:
         """One line for the service manager."""

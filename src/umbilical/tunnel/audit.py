@@ -16,6 +16,7 @@ from typing import Final
 from umbilical.fault import StartupError
 from umbilical.konnectivity.links import Tunnel
 from umbilical.tunnel import causes
+from umbilical.tunnel.certificate_dates import shown_exactly
 from umbilical.tunnel.log_queue import LogQueue, LostLines
 from umbilical.tunnel.settings import AuditSettings
 
@@ -110,14 +111,14 @@ class Audit:
         up, down = tunnel.client.byte_counts()
         self._write(
             {
-                "time": shown(end),
+                "time": shown_exactly(end),
                 "event": "tunnel" if tunnel.opened_at else "refused",
                 "server": self._server_id,
                 "client": tunnel.client.identity() or "unknown",
                 "endpoint": tunnel.address,
                 "agent": tunnel.link.agent_id if tunnel.link is not None else "",
                 "dial": tunnel.dial_id,
-                "asked": shown(end - (now - tunnel.asked_at)),
+                "asked": shown_exactly(end - (now - tunnel.asked_at)),
                 "seconds": round(now - tunnel.asked_at, 3),
                 "up": up,
                 "down": down,
@@ -130,19 +131,13 @@ class Audit:
         self._queue.write((self._encode(fields) + "\n").encode("utf-8", "replace"))
 
     def _lost_line(self, count: int) -> bytes:
-        fields = {"time": shown(time.time()), "event": "lost", "server": self._server_id, "records": count}
+        fields = {"time": shown_exactly(time.time()), "event": "lost", "server": self._server_id, "records": count}
         return (self._encode(fields) + "\n").encode()
 
     def close(self) -> None:
         """Wait a second at most for what is queued."""
         self._queue.flush()
         self._queue.close()
-
-
-def shown(seconds: float) -> str:
-    """Unix time as `2026-11-20T08:15:30.123Z`."""
-    whole = int(seconds)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{int((seconds - whole) * 1000):03d}Z"
 
 
 def _opened(path: Path) -> int:

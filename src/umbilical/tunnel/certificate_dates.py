@@ -45,6 +45,11 @@ def shown(moment: str) -> str:
     return f"{date[:4]}-{date[4:6]}-{date[6:]}T{clock[:2]}:{clock[2:4]}:{clock[4:]}Z"
 
 
+def shown_exactly(seconds: float) -> str:
+    """Unix time as `2026-11-20T08:15:30.123Z`."""
+    return f"{shown(moment_of(seconds))[:-1]}.{int(seconds * 1000) % 1000:03}Z"
+
+
 def moment_of(seconds: float) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds))
 

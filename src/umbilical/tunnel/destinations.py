@@ -4,14 +4,14 @@ If the changed file cannot be used, the previous rules stay in use. Open tunnels
 """
 
 import logging
-import os
 import socket
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from umbilical.fault import StartupError
 from umbilical.konnectivity.destinations import Destinations, Refusal, parse_destinations
 from umbilical.tunnel import causes
+from umbilical.tunnel.certificates import Stamp, file_stamp
 from umbilical.tunnel.settings import DestinationSettings
 
 logger = logging.getLogger(__name__)
@@ -19,17 +19,31 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 """Minimum time between looks at the file by dials."""
 
-Stamp = tuple[int, int, int]
+
+def is_of_this_machine(family: int, address: str) -> bool:
+    """Only an address of this machine can be bound; with `ip_nonlocal_bind` any can, and counts as one."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 class DestinationGate:
     """Judges names and addresses of dials. `denied` counts refusals by kind."""
 
-    def __init__(self, settings: DestinationSettings, own_ports: frozenset[int]) -> None:
+    def __init__(
+        self,
+        settings: DestinationSettings,
+        own_ports: frozenset[int],
+        is_own: Callable[[int, str], bool] = is_of_this_machine,
+    ) -> None:
         """Raises StartupError when a rule or the file cannot be used."""
         self.denied: Final[dict[str, int]] = {}
         self._settings: Final = settings
-        self._own_ports: Final = own_ports
+        self.own_ports: Final = own_ports
+        self._is_own: Final = is_own
         self._path: Final = settings.path
         self._stamp: Stamp | None = None
         self._looked_at = -LOOK_SECONDS
@@ -51,7 +65,7 @@ class DestinationGate:
     def refusal(self, host: str, family: int, address: str, port: int) -> str:
         """Why this address is denied; empty if it is not. `host` is what the client asked for."""
         packed = socket.inet_pton(family, address.partition("%")[0])
-        is_own_port = port in self._own_ports and is_of_this_machine(family, address)
+        is_own_port = port in self.own_ports and self._is_own(family, address)
         return self._count(self._rules.refusal(host, packed, port, is_own_port=is_own_port))
 
     def _count(self, refusal: Refusal | None) -> str:
@@ -63,7 +77,7 @@ class DestinationGate:
     def look(self) -> None:
         """Read the file if it has changed."""
         path = self._path
-        if path is None or _stamp(path) == self._stamp:
+        if path is None or file_stamp(path) == self._stamp:
             return
         try:
             self._rules = self._read()
@@ -78,7 +92,7 @@ class DestinationGate:
         lines = ""
         try:
             if path is not None:
-                self._stamp = _stamp(path)
+                self._stamp = file_stamp(path)
                 lines = path.read_text(encoding="utf-8")
             return parse_destinations(settings.allowed, settings.denied, lines)
         except (OSError, ValueError) as error:
@@ -86,21 +100,3 @@ class DestinationGate:
             what = "the destination rules" if path is None else f"the destination rules in {path}"
             remedy = "write one rule per line: allow 10.0.0.0/8:443, deny 10.1.0.0/16"
             raise StartupError("UMB348", f"cannot use {what}", why, remedy) from error
-
-
-def is_of_this_machine(family: int, address: str) -> bool:
-    """Only an address of this machine can be bound; with `ip_nonlocal_bind` any can, and counts as one."""
-    try:
-        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

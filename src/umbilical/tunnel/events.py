@@ -20,7 +20,7 @@ MOST_LISTENERS: Final = 16
 BEAT_SECONDS: Final = 15.0
 """Of silence until a comment is sent, which keeps proxies on the way from closing the connection."""
 _BEAT: Final = b": nothing has happened\n\n"
-_PROBABLE: Final = 300
+MOST_CHARACTERS: Final = 300
 """Characters of a text that is sent on: peers choose some of them."""
 
 
@@ -117,7 +117,7 @@ class EventSource:
 
     def agent_left(self, link: AgentLink, reason: str) -> None:
         if not link.is_sibling:
-            members = {"agent": link.agent_id, "tunnels": len(link.connections), "text": reason[:_PROBABLE]}
+            members = {"agent": link.agent_id, "tunnels": len(link.connections), "text": reason[:MOST_CHARACTERS]}
             self.publish("agent-gone", members)
 
     def tunnel_opened(self, tunnel: Tunnel, round_trip_seconds: float) -> None:
@@ -128,7 +128,7 @@ class EventSource:
         """A tunnel was closed, or a dial failed."""
         if not tunnel.may_relay:
             return
-        members = _about(tunnel) | {"code": code or None, "text": cause[:_PROBABLE]}
+        members = _about(tunnel) | {"code": code or None, "text": cause[:MOST_CHARACTERS]}
         if not tunnel.opened_at:
             self.publish("dial-failed", members | {"milliseconds": round((now - tunnel.asked_at) * 1000, 3)})
             return
@@ -142,24 +142,24 @@ class EventSource:
         self.publish("server-connected", {"server": server, "address": address})
 
     def server_left(self, server: str, reason: str) -> None:
-        self.publish("server-gone", {"server": server, "text": reason[:_PROBABLE]})
+        self.publish("server-gone", {"server": server, "text": reason[:MOST_CHARACTERS]})
 
     def endpoint_opened(self, record: EndpointConnection, server: str, seconds: float) -> None:
         self.publish("tunnel-opened", _asked(record, server) | {"dialMilliseconds": round(seconds * 1000, 3)})
 
     def endpoint_failed(self, record: EndpointConnection, server: str, text: str, code: str, seconds: float) -> None:
-        members = {"code": code or None, "text": text[:_PROBABLE], "milliseconds": round(seconds * 1000, 3)}
+        members = {"code": code or None, "text": text[:MOST_CHARACTERS], "milliseconds": round(seconds * 1000, 3)}
         self.publish("dial-failed", _asked(record, server) | members)
 
     def endpoint_closed(
         self, record: EndpointConnection, server: str, text: str, counts: tuple[int, int], seconds: float
     ) -> None:
         sizes = {"bytesToEndpoint": counts[0], "bytesFromEndpoint": counts[1], "ageSeconds": round(seconds, 3)}
-        self.publish("tunnel-closed", _asked(record, server) | {"text": text[:_PROBABLE]} | sizes)
+        self.publish("tunnel-closed", _asked(record, server) | {"text": text[:MOST_CHARACTERS]} | sizes)
 
 
 def _asked(record: EndpointConnection, server: str) -> dict[str, Any]:
-    return {"dialId": record.dial_id, "server": server, "endpoint": record.address[:_PROBABLE]}
+    return {"dialId": record.dial_id, "server": server, "endpoint": record.address[:MOST_CHARACTERS]}
 
 
 def _about(tunnel: Tunnel) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _about(tunnel: Tunnel) -> dict[str, Any]:
     return {
         "dialId": tunnel.dial_id,
         "client": tunnel.client.identity() or None,
-        "endpoint": tunnel.address[:_PROBABLE],
+        "endpoint": tunnel.address[:MOST_CHARACTERS],
         "agent": None if link is None or link.is_sibling else link.agent_id,
         "relay": link.agent_id if link is not None and link.is_sibling else None,
     }
@@ -183,9 +183,7 @@ def _hops(tunnel: Tunnel, round_trip_seconds: float) -> dict[str, float]:
 
 
 def moment() -> str:
-    seconds = time.time()
-    shown = certificate_dates.shown(certificate_dates.moment_of(seconds))
-    return f"{shown[:-1]}.{int(seconds * 1000) % 1000:03}Z"
+    return certificate_dates.shown_exactly(time.time())
 
 
 def encode(kind: str, members: dict[str, Any]) -> bytes:
